@@ -1,0 +1,1 @@
+"""From the log to ClickHouse: the exact record and the live totals."""

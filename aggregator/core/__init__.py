@@ -1,0 +1,1 @@
+"""Pure arithmetic of the aggregator: functions over (state, block)."""

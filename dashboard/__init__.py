@@ -1,0 +1,1 @@
+"""The pages: usage for customers, refusals for support."""

@@ -1,0 +1,1 @@
+"""Pure arithmetic of the enforcer: time, state and randomness are arguments."""

@@ -1,0 +1,64 @@
+"""Everything the enforcer raises, split by what the caller can do about it.
+
+EnforcerError
+ ├─ InvalidField       the argument is wrong: correct the call (also a ValueError)
+ ├─ PolicyError        the policy file is wrong: correct the file; lists every fault with its line
+ ├─ ConfigError        a setting or address is wrong: correct the configuration
+ └─ OwnerUnavailable   the owner did not answer in time: recoverable, the limiter degrades by itself
+
+Refusing a caller is a `Verdict`, never an exception.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_SHOWN_CHARACTERS = 80
+
+
+class EnforcerError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class InvalidField(EnforcerError, ValueError):
+    """One argument is not acceptable; the message names the field, the value and what is allowed."""
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        shown = repr(value)
+        if len(shown) > _SHOWN_CHARACTERS:
+            length = len(value) if isinstance(value, (str, bytes)) else len(shown)
+            shown = f"{shown[:_SHOWN_CHARACTERS]}… ({length:,} long)"
+        super().__init__(f"{field} is {shown}; allowed: {allowed}")
+        self.field = field
+        self.allowed = allowed
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFault:
+    """One fault in a policy document: where it stands and what is wrong with it."""
+
+    path: str
+    line: int | None
+    message: str
+
+    def __str__(self) -> str:
+        place = f"line {self.line}: " if self.line is not None else ""
+        return f"{place}{self.path}: {self.message}"
+
+
+class PolicyError(EnforcerError):
+    """A policy document was refused; `faults` holds all of its faults, not only the first."""
+
+    def __init__(self, source: str, faults: list[PolicyFault]) -> None:
+        lines = "\n".join(f"  {fault}" for fault in faults)
+        super().__init__(f"{source}: {len(faults)} fault(s) in the policy\n{lines}")
+        self.source = source
+        self.faults = faults
+
+
+class ConfigError(EnforcerError):
+    """A setting is missing or wrong; the message names it, its value and what is allowed."""
+
+
+class OwnerUnavailable(EnforcerError):
+    """The owner did not answer: away, slow, or refusing. Never reaches a caller of `check`."""

@@ -1,0 +1,35 @@
+"""The port to the one owner of a caller's bucket.
+
+Two implementations stand beside it, `owner_memory` and `owner_redis`; both pass `tests/contract/owner.py` and agree
+with the pure specification in `core/`. An owner never decides about a single request and never learns of Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from enforcer.types import Answer, Ask
+
+
+class Owner(Protocol):
+    """Grants, settles and counts k. Called from one thread: the asker's."""
+
+    def ask(self, asks: Sequence[Ask]) -> list[Answer]:
+        """Settle and grant for many buckets in one round trip; the answers stand in the order of the asks.
+
+        An ask with neither `waiting` nor `want` only settles.
+
+        Raises:
+            OwnerUnavailable: no answer within the timeout. Any of the asks may or may not have taken effect; a later
+                ask with a higher `ask_no` puts that right.
+        """
+        ...
+
+    def ping(self) -> None:
+        """Raise `OwnerUnavailable` if the owner does not answer within the timeout."""
+        ...
+
+    def close(self) -> None:
+        """Release connections; safe to call twice."""
+        ...

@@ -1,0 +1,92 @@
+"""The port through which facts leave the enforcer, and the sink that keeps none.
+
+The enforcer never learns where they go. A sink never blocks, and never raises into the request path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from enforcer.types import Grant, Settlement, Verdict
+
+
+class GrantIssued(msgspec.Struct, frozen=True):
+    """The owner granted, and this copy holds it."""
+
+    caller: str
+    limit: str
+    policy_version: int
+    grant: Grant
+    tokens_left: float
+
+
+class GrantSettled(msgspec.Struct, frozen=True):
+    """A total was stated for a grant. `member` is whose grant it was: ``copy_id/epoch``."""
+
+    caller: str
+    limit: str
+    member: str
+    settlement: Settlement
+    at_us: int
+
+
+class DegradeChanged(msgspec.Struct, frozen=True):
+    """This copy began (or ceased) to decide without an owner. `owner` is its address without credentials."""
+
+    owner: str
+    entered: bool
+    cause: str
+    at_us: int
+
+
+class Sink(Protocol):
+    """Where verdicts, grants, settlements and changes of state go."""
+
+    @property
+    def capture(self) -> Callable[[Verdict], None]:
+        """Take one verdict: fetched once by the limiter, called for every decision, as cheap as `list.append`."""
+        ...
+
+    def grant_issued(self, fact: GrantIssued) -> None:
+        """Take one issued grant."""
+        ...
+
+    def grant_settled(self, fact: GrantSettled) -> None:
+        """Take one settlement."""
+        ...
+
+    def degrade_changed(self, fact: DegradeChanged) -> None:
+        """Take one change of state."""
+        ...
+
+    def close(self, timeout_s: float) -> None:
+        """Ship what was taken; give up after `timeout_s` and count what is left as lost."""
+        ...
+
+
+class NullSink:
+    """Keeps nothing: for a limiter whose decisions nobody records."""
+
+    @property
+    def capture(self) -> Callable[[Verdict], None]:
+        """A callable that forgets."""
+        return _forget
+
+    def grant_issued(self, fact: GrantIssued) -> None:
+        """Forget it."""
+
+    def grant_settled(self, fact: GrantSettled) -> None:
+        """Forget it."""
+
+    def degrade_changed(self, fact: DegradeChanged) -> None:
+        """Forget it."""
+
+    def close(self, timeout_s: float) -> None:
+        """Nothing to ship."""
+
+
+def _forget(verdict: Verdict) -> None:
+    """Take a verdict and keep nothing."""

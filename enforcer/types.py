@@ -1,0 +1,196 @@
+"""The values that the enforcer deals in: plans, grants, asks, verdicts.
+
+All are immutable. Nothing here reads a clock, a file or the network.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import msgspec
+
+
+class Source(IntEnum):
+    """Who decided. Stored and sent as its number: append only."""
+
+    LOCAL = 0
+    """This copy, from the grant it held or from what it knew to be empty."""
+    SHARED = 1
+    """The owner, asked for this request."""
+    DEGRADED = 2
+    """This copy alone, because the owner could not be reached."""
+    CAP = 3
+    """The protection: this server was at its in-flight ceiling."""
+
+
+class Reason(IntEnum):
+    """Why a request was refused; NONE for an admitted one. Stored and sent as its number: append only."""
+
+    NONE = 0
+    SPENT = 1
+    """The limit's tokens were spent."""
+    NEVER = 2
+    """The cost is above the limit's capacity: no wait will help."""
+    EMERGENCY = 3
+    """The owner was away and this copy's emergency share was spent."""
+    CLOSED = 4
+    """The owner was away and the route's fail mode is `closed`."""
+    CEILING = 5
+    """This server was at its in-flight ceiling."""
+
+
+def outcome_code(source: Source, reason: Reason) -> int:
+    """Both in one byte: what the log and the tables carry."""
+    return int(source) << 4 | int(reason)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a caller was sold: a sustained rate and the burst that may exceed it."""
+
+    name: str
+    rate_per_s: float
+    burst: int
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """A lease on `size` tokens, debited at the owner when it was issued.
+
+    `grant_id` is unique per (caller, limit) and rises with the owner's clock; times are the owner's, in unix
+    microseconds.
+    """
+
+    grant_id: int
+    size: int
+    k: int
+    issued_at_us: int
+    expires_at_us: int
+
+
+class Basis(msgspec.Struct, frozen=True, gc=False):
+    """What a verdict stands on; one object is shared by all verdicts that a grant carries.
+
+    `slot` is unique in the process and lets the encoder find equal bases without hashing them.
+    `grant_id` is 0 where no grant was involved.
+    """
+
+    caller: str
+    scope: str
+    limit: str
+    plan: Plan
+    policy_version: int
+    grant_id: int
+    k: int
+    slot: int
+
+
+class Verdict(msgspec.Struct, frozen=True, gc=False):
+    """The answer to one check, and at the same time the event that records it.
+
+    Attributes:
+        seq: contiguous number of the decision in this copy's epoch, from 0.
+        at_ns: the copy's monotonic clock; the block that ships it carries the way to wall time.
+        basis: caller, scope, limit, plan, policy version, grant and k that it stands on.
+        allowed: whether the request may go on.
+        code: `outcome_code(source, reason)`.
+        cost: tokens asked for.
+        remaining: tokens that this copy still holds for the caller.
+        retry_after_ms: when the same request may be admitted; 0 if allowed, -1 for never.
+    """
+
+    seq: int
+    at_ns: int
+    basis: Basis
+    allowed: bool
+    code: int
+    cost: int
+    remaining: int
+    retry_after_ms: int
+
+    @property
+    def source(self) -> Source:
+        """Who decided."""
+        return Source(self.code >> 4)
+
+    @property
+    def reason(self) -> Reason:
+        """Why it was refused; `Reason.NONE` if it was not."""
+        return Reason(self.code & 15)
+
+
+class SettleCause(IntEnum):
+    """What made a copy (or the owner) state a grant's total. Append only."""
+
+    ASK = 0
+    IDLE = 1
+    CLOSE = 2
+    EXPIRY = 3
+    """The copy stopped spending the grant because its expiry had passed."""
+    CREDITED = 4
+    """The owner gave an unsettled grant back after expiry and grace; `spent` is what it knew of."""
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    """The total spent of one grant. A total, never an increment: stating it twice changes nothing."""
+
+    grant_id: int
+    spent: int
+    final: bool
+    cause: SettleCause
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """One question of a copy to the owner of a caller's bucket: settle these, and grant me more.
+
+    Attributes:
+        caller, limit, plan: which bucket, and what it was sold.
+        member: the copy in this life, as ``copy_id/epoch``: what k counts.
+        ask_no: rises with every ask of this member for this bucket; an older one that arrives late settles
+            but takes nothing.
+        settlements: totals of all grants that this copy has not seen acknowledged as final.
+        waiting: tokens that requests wait for now.
+        want: further tokens to hold in stock.
+        rate_per_s: this copy's own smoothed spending.
+        offered: tokens asked of this copy, admitted or not, since its last ask that was answered.
+        jitter: uniform in [0, 1), spreads the retry times of many copies.
+    """
+
+    caller: str
+    limit: str
+    plan: Plan
+    member: str
+    ask_no: int
+    settlements: tuple[Settlement, ...]
+    waiting: int
+    want: int
+    rate_per_s: float
+    offered: int
+    jitter: float
+
+
+class Credit(msgspec.Struct, frozen=True):
+    """A grant of some copy that the owner gave back because it expired unsettled."""
+
+    grant_id: int
+    member: str
+    size: int
+    spent: int
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the owner says to an `Ask`.
+
+    Attributes:
+        grant: tokens to spend: for the waiting first, the rest is stock; None if there were none.
+        k: distinct copies seen asking for this bucket lately.
+        tokens: what is left in the bucket; negative while the overdraft is paid back.
+        refused_for_ms: how long from now the copy refuses by itself once the grant is spent; 0 if it may ask.
+        owner_now_us: the owner's clock, unix microseconds.
+        credited: grants of any copy that were given back on this occasion.
+    """
+
+    grant: Grant | None
+    k: int
+    tokens: float
+    refused_for_ms: int
+    owner_now_us: int
+    credited: tuple[Credit, ...]

@@ -1,0 +1,1 @@
+"""The command, the embedded engines, and the public names of the enforcer."""
