@@ -1,1 +1,40 @@
 """The limiter a gateway embeds: local decisions on leased grants. Never waits for accounting."""
+
+from __future__ import annotations
+
+from enforcer.asgi import RateLimitMiddleware
+from enforcer.config import EnforcerConfig
+from enforcer.core.sentences import explain_refusal
+from enforcer.errors import ConfigError, EnforcerError, InvalidField, PolicyError
+from enforcer.identity import CopyIdentity, parse_request_id
+from enforcer.keying import from_api_key, from_header
+from enforcer.limiter import Limiter
+from enforcer.policies import load_policy
+from enforcer.policy import Policy
+from enforcer.settings import LimiterSettings
+from enforcer.sink import Sink
+from enforcer.types import Reason, Source, Verdict
+from enforcer.wiring import build_limiter
+
+__all__ = [
+    "ConfigError",
+    "CopyIdentity",
+    "EnforcerConfig",
+    "EnforcerError",
+    "InvalidField",
+    "Limiter",
+    "LimiterSettings",
+    "Policy",
+    "PolicyError",
+    "RateLimitMiddleware",
+    "Reason",
+    "Sink",
+    "Source",
+    "Verdict",
+    "build_limiter",
+    "explain_refusal",
+    "from_api_key",
+    "from_header",
+    "load_policy",
+    "parse_request_id",
+]

@@ -1,0 +1,60 @@
+"""The enforcer's settings, read from the environment once, all faults at once. The only place that reads it."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from enforcer.errors import ConfigError, InvalidField
+from enforcer.identity import new_identity
+
+DEFAULT_OWNER_URL = "redis://127.0.0.1:16379/0"
+DEFAULT_POLICY_PATH = "policy.yaml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnforcerConfig:
+    """Where a copy finds its owner and policy, and what it is called.
+
+    Attributes:
+        owner_url: ``redis://``, ``rediss://`` or ``unix://`` address of the owner.
+        policy_path: the policy file.
+        copy_id: stable name of this process slot, 1 to 63 characters of ``A-Z a-z 0-9 . _ -``.
+    """
+
+    owner_url: str = DEFAULT_OWNER_URL
+    policy_path: str = DEFAULT_POLICY_PATH
+    copy_id: str
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> EnforcerConfig:
+        """Read ``TALLYGATE_OWNER_URL``, ``TALLYGATE_POLICY`` and ``TALLYGATE_COPY_ID``; empty counts as not set.
+
+        Raises:
+            ConfigError: names every setting that is wrong. Never shows the owner's address, which may hold a password.
+        """
+        environ = os.environ if environ is None else environ
+        config = cls(
+            owner_url=environ.get("TALLYGATE_OWNER_URL") or DEFAULT_OWNER_URL,
+            policy_path=environ.get("TALLYGATE_POLICY") or DEFAULT_POLICY_PATH,
+            copy_id=environ.get("TALLYGATE_COPY_ID") or default_copy_id(socket.gethostname(), os.getpid()),
+        )
+        faults = []
+        if re.match(r"(rediss?|unix)://", config.owner_url) is None:
+            faults.append("TALLYGATE_OWNER_URL has another scheme; allowed: redis://, rediss://, unix://")
+        try:
+            new_identity(config.copy_id, unix_ms=0, pid=0)
+        except InvalidField as fault:
+            faults.append(f"TALLYGATE_COPY_ID: {fault}")
+        if faults:
+            raise ConfigError("; ".join(faults))
+        return config
+
+
+def default_copy_id(hostname: str, pid: int) -> str:
+    """``<hostname>-<pid>`` with only the characters that a copy's name may have."""
+    host = re.sub(r"[^A-Za-z0-9._-]", "-", hostname).lstrip("._-")[:48] or "copy"
+    return f"{host}-{pid}"

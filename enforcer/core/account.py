@@ -1,0 +1,299 @@
+"""What one copy holds and knows of one caller's limit: grants, totals, its own rate, and how long to refuse alone.
+
+Pure state: the time is an argument and nobody is asked here. The limiter spends `Lease.left` by itself on its fast
+path; everything else is called under the asker's lock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from enforcer.core.degrade import Fallback, LocalBucket
+from enforcer.types import Answer, Ask, Grant, Plan, SettleCause, Settlement
+
+#: Stock covers this much of the copy's own rate (rule 4 of the sizing).
+_STOCK_S = 2.0
+#: How fast the copy's own rate forgets.
+_RATE_TAU_S = 1.0
+#: Longest time for which a copy refuses a large cost by itself: tokens may come home from other copies meanwhile.
+_ALONE_NS = 1_000_000_000
+_ROUND_UP_NS = 999_999
+#: Largest number of waiting tokens that an ask can carry; more than any bucket holds.
+_MOST_WAITING = (1 << 32) - 1
+#: Part of a grant that is left when the next one is asked for.
+_LOW_WATER_DIVISOR = 4
+
+
+class Lease:
+    """One grant in a copy's hands. Small, because every decision touches it.
+
+    Attributes:
+        left: tokens not yet spent; 0 for good once the grant's total has been stated as final.
+        until_ns: when the copy stops spending it, by its own monotonic clock.
+        low: below this many tokens the next grant is asked for; 0 for never.
+        refused_to_ns: the copy refuses by itself while ``(refused_to_ns - now_ns) // 1_000_000`` is above 0: so many
+            milliseconds, rounded up. 999,999 ns after the moment itself.
+        refused: tokens refused so since this grant came.
+        grant: the grant itself; None for the lease of a caller that never had one.
+    """
+
+    __slots__ = ("grant", "left", "low", "refused", "refused_to_ns", "until_ns")
+
+    def __init__(self, grant: Grant | None, *, until_ns: int) -> None:
+        self.grant = grant
+        self.left = grant.size if grant is not None else 0
+        self.until_ns = until_ns
+        self.low = 0
+        self.refused_to_ns = 0
+        self.refused = 0
+
+    @property
+    def spent(self) -> int:
+        """Tokens spent so far; right only while the lease is open."""
+        return self.grant.size - self.left if self.grant is not None else 0
+
+
+class Account:
+    """One copy's side of one bucket.
+
+    Attributes:
+        current, upcoming: the grant being spent, and the one asked for ahead.
+        finals: final totals that the owner has not acknowledged; stated in every ask until it has.
+        unreported: final totals that the sink has not been told of.
+        local: this copy's own buckets, for when the owner is away.
+        scopes: scopes under which the limiter knows this account.
+        queued: whether the asker has it on its list.
+        watched: whether the asker looks for it falling idle.
+        evicted: whether the limiter has forgotten it; it must not be used any more.
+        k, tokens: copies counted and tokens left at the owner, by its last answer; 0 and the burst before the first.
+        touched_ns: when the copy last looked at it off the fast path.
+    """
+
+    __slots__ = (
+        "_as_of_ns", "_asked_ns", "_offered_reported", "_open", "_previous_size", "_refused", "_spent_closed",
+        "_spent_rated", "_weighted_s", "_weighted_spent", "caller", "current", "evicted", "finals", "k", "limit",
+        "local", "plan", "queued", "scopes", "tokens", "touched_ns", "unreported", "upcoming", "watched",
+    )  # fmt: skip
+
+    def __init__(self, caller: str, limit: str, plan: Plan, *, now_ns: int) -> None:
+        self.caller = caller
+        self.limit = limit
+        self.plan = plan
+        self.current = Lease(None, until_ns=0)
+        self.upcoming: Lease | None = None
+        self.finals: list[Settlement] = []
+        self.unreported: list[Settlement] = []
+        self.local: dict[Fallback, LocalBucket] = {}
+        self.scopes: list[str] = []
+        self.queued = False
+        self.watched = False
+        self.evicted = False
+        self.k = 0
+        self.tokens = float(plan.burst)
+        self.touched_ns = now_ns
+        self._open: list[Lease] = []
+        self._spent_closed = 0
+        self._spent_rated = 0
+        self._refused = 0
+        self._offered_reported = 0
+        self._previous_size = 0
+        self._asked_ns = 0
+        self._as_of_ns = 0
+        self._weighted_spent = 0.0
+        self._weighted_s = 0.0
+
+    @property
+    def spent(self) -> int:
+        """Tokens of grants that this copy ever spent for the caller."""
+        return self._spent_closed + sum(lease.spent for lease in self._open)
+
+    @property
+    def offered(self) -> int:
+        """Tokens that this copy was ever asked for, admitted or not."""
+        return self.spent + self._refused + self.current.refused
+
+    @property
+    def held(self) -> int:
+        """Tokens in stock."""
+        # A closed lease holds nothing, so these two are all there can be.
+        upcoming = self.upcoming
+        return self.current.left + upcoming.left if upcoming is not None else self.current.left
+
+    @property
+    def holds_grant(self) -> bool:
+        """Whether a grant's total is still open."""
+        return bool(self._open)
+
+    @property
+    def rate_per_s(self) -> float:
+        """The copy's own smoothed spending for this caller."""
+        return self._weighted_spent / self._weighted_s if self._weighted_s > 0 else 0.0
+
+    def spend(self, cost: int, now_ns: int) -> int:
+        """Spend from `current`, or else from `upcoming`, which then becomes `current`.
+
+        Returns:
+            Tokens left in `current` after that, or -1 if neither held enough.
+        """
+        while True:
+            lease = self.current
+            # As on the fast path: no call between this read and the store, or two threads spend one token.
+            left = lease.left - cost
+            if left >= 0 and now_ns < lease.until_ns:
+                lease.left = left
+                return left
+            upcoming = self.upcoming
+            if upcoming is None:
+                return -1
+            self._close(lease, SettleCause.ASK if now_ns < lease.until_ns else SettleCause.EXPIRY)
+            self.upcoming = None
+            self._make_current(upcoming)
+
+    def refuse(self, cost: int) -> None:
+        """Count tokens that were asked for and not spent from a grant."""
+        self._refused += cost
+
+    def refused_until_ns(self, cost: int) -> int:
+        """Until when this copy refuses such a request without asking; in the past if it may ask."""
+        until = self.current.refused_to_ns - _ROUND_UP_NS
+        if cost == 1:
+            return until
+        return max(until, min(self._ready_ns(cost), self._as_of_ns + _ALONE_NS))
+
+    def retry_after_ms(self, cost: int, now_ns: int) -> int:
+        """When a request that was just refused may be admitted, milliseconds, at least 1, never too early."""
+        at_ns = self.current.refused_to_ns - _ROUND_UP_NS
+        if cost > 1:
+            at_ns = max(at_ns, self._ready_ns(cost))
+        return max(1, -((now_ns - at_ns) // 1_000_000))
+
+    def ask(
+        self, *, ask_no: int, member: str, now_ns: int, jitter: float, waiting: Sequence[int], ahead: bool
+    ) -> Ask:
+        """Compose the next question: all totals, what requests wait for, and what to hold in stock.
+
+        Args:
+            ask_no: above that of every earlier ask of this member.
+            member: this copy in this life.
+            now_ns: the copy's monotonic clock.
+            jitter: uniform in [0, 1).
+            waiting: costs of the requests that wait, oldest first.
+            ahead: whether stock is wanted although nobody waits.
+        """
+        for lease in list(self._open):
+            if now_ns >= lease.until_ns:
+                self._close(lease, SettleCause.EXPIRY)
+            elif lease.left == 0 or (waiting and lease.left < waiting[0]):
+                # What is too little for the first in line goes home, so that it comes back as part of one grant.
+                self._close(lease, SettleCause.ASK)
+        open_totals = [Settlement(_id(lease), lease.spent, False, SettleCause.ASK) for lease in self._open]
+        self._observe_rate(now_ns)
+        return Ask(
+            caller=self.caller,
+            limit=self.limit,
+            plan=self.plan,
+            member=member,
+            ask_no=ask_no,
+            settlements=(*self.finals, *open_totals),
+            waiting=min(sum(waiting), _MOST_WAITING),
+            want=self._want() if waiting or ahead else 0,
+            rate_per_s=self.rate_per_s,
+            offered=self.offered - self._offered_reported,
+            jitter=jitter,
+        )
+
+    def answered(self, ask: Ask, answer: Answer, *, sent_ns: int, now_ns: int, ahead_on: bool) -> None:
+        """Take in the owner's answer to `ask`.
+
+        Args:
+            ask: as composed by `ask`.
+            answer: what the owner said.
+            sent_ns: the copy's clock before the ask went out; grants expire by it, so never too late.
+            now_ns: the copy's clock after the answer came; refusals count from it, so never end too early.
+            ahead_on: whether the next grant is asked for before this one is spent.
+        """
+        stated = {settlement.grant_id for settlement in ask.settlements if settlement.final}
+        self.finals = [settlement for settlement in self.finals if settlement.grant_id not in stated]
+        self._offered_reported += ask.offered
+        self.k = answer.k
+        self.tokens = answer.tokens
+        self._as_of_ns = now_ns
+        if answer.grant is not None and answer.grant.size > 0:
+            self._hold(answer.grant, sent_ns + (answer.grant.expires_at_us - answer.owner_now_us) * 1_000, ahead_on)
+        newest = self.upcoming or self.current
+        newest.refused_to_ns = 0
+        if answer.refused_for_ms > 0:
+            newest.refused_to_ns = now_ns + answer.refused_for_ms * 1_000_000 + _ROUND_UP_NS
+            newest.low = 0
+
+    def close_all(self, cause: SettleCause, now_ns: int) -> None:
+        """Stop spending; every total becomes final."""
+        for lease in list(self._open):
+            self._close(lease, cause if now_ns < lease.until_ns else SettleCause.EXPIRY)
+
+    def take_unreported(self) -> list[Settlement]:
+        """Final totals that were not taken before."""
+        taken, self.unreported = self.unreported, []
+        return taken
+
+    def _hold(self, grant: Grant, until_ns: int, ahead_on: bool) -> None:
+        lease = Lease(grant, until_ns=until_ns)
+        lease.low = grant.size // _LOW_WATER_DIVISOR if ahead_on else 0
+        self._open.append(lease)
+        self._previous_size = grant.size
+        if self.current in self._open and self.current.left > 0:
+            self.upcoming = lease
+            # While another grant stands ready, the fast path must come and fetch it instead of refusing.
+            self.current.refused_to_ns = 0
+            return
+        self._close(self.current, SettleCause.ASK)
+        self._make_current(lease)
+
+    def _make_current(self, lease: Lease) -> None:
+        retired = self.current
+        # Whoever still looks at the old lease must find nothing there, not even a refusal.
+        retired.refused_to_ns = 0
+        self._refused += retired.refused
+        self.current = lease
+
+    def _close(self, lease: Lease, cause: SettleCause) -> None:
+        grant = lease.grant
+        if grant is None or lease not in self._open:
+            return
+        # No call between the read and the store: from here on nobody can spend it.
+        left = lease.left
+        lease.left = 0
+        total = Settlement(grant.grant_id, grant.size - left, True, cause)
+        self._open.remove(lease)
+        self._spent_closed += total.spent
+        self.finals.append(total)
+        self.unreported.append(total)
+        if lease is self.upcoming:
+            self.upcoming = None
+
+    def _observe_rate(self, now_ns: int) -> None:
+        spent = self.spent
+        if self._asked_ns:
+            elapsed_s = max(now_ns - self._asked_ns, 1_000) / 1e9
+            keep = math.exp(-elapsed_s / _RATE_TAU_S)
+            self._weighted_spent = self._weighted_spent * keep + (spent - self._spent_rated)
+            self._weighted_s = self._weighted_s * keep + elapsed_s
+        self._spent_rated = spent
+        self._asked_ns = now_ns
+
+    def _want(self) -> int:
+        if self._previous_size == 0:
+            return 1
+        return min(int(self.rate_per_s * _STOCK_S), 2 * self._previous_size)
+
+    def _ready_ns(self, cost: int) -> int:
+        """When the bucket would hold `cost` tokens if nobody else took any."""
+        missing = cost - self.held - self.tokens
+        if self._as_of_ns == 0 or missing <= 0:
+            return 0
+        return self._as_of_ns + math.ceil(missing * 1e9 / self.plan.rate_per_s)
+
+
+def _id(lease: Lease) -> int:
+    return lease.grant.grant_id if lease.grant is not None else 0

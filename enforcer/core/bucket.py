@@ -1,0 +1,199 @@
+"""The owner of one bucket, as pure arithmetic: the specification that `grant.lua` computes to the last bit.
+
+`answer` settles, refills, counts k, lends and says when to come back. Time, state and chance are arguments; it never
+does I/O and never changes the state that it is given.
+"""
+
+from __future__ import annotations
+
+import math
+
+from enforcer.core import sizing
+from enforcer.core.dials import LONGEST_US, Dials
+from enforcer.core.sizing import MICRO
+from enforcer.core.state import Bucket, Member, OpenGrant, Tombstone, copied, full_bucket, unspent_stock
+from enforcer.types import Answer, Ask, Credit, Grant, Settlement
+
+#: Open grants of one member beyond which it is lent nothing more: the protocol needs two and a lost one.
+MOST_OPEN = 8
+#: Given-back grants of one member that can still be settled; the oldest go first.
+MOST_TOMBSTONES = 8
+
+
+_STRANGER = Member(0, 0, (), ())
+
+
+def answer(bucket: Bucket | None, ask: Ask, now_us: int, dials: Dials) -> tuple[Bucket, Answer]:
+    """Answer one ask: the next state, and what the copy is told.
+
+    Args:
+        bucket: the state; None for a caller not seen before, or forgotten: its bucket is full.
+        ask: already through `check_ask`.
+        now_us: the owner's clock.
+        dials: of the owner; the same for all asks.
+    """
+    burst_micro = ask.plan.burst * MICRO
+    work = full_bucket(burst_micro, now_us, dials) if bucket is None else copied(bucket)
+    now_us = _step_clock(work, now_us, dials)
+    elapsed_us = now_us - work.clock_us
+    work.clock_us = now_us
+
+    member = work.members.get(ask.member, _STRANGER)
+    fresh = ask.ask_no > member.ask_no
+    member, credit = _settle(work, member, ask.settlements, reclaim=fresh)
+    work.members[ask.member] = member
+    credited: list[Credit] = []
+    if now_us >= work.next_scan_us + dials.grace_us:
+        credited = _expire(work, ask.member, now_us, dials)
+        credit += sum(given.size - given.spent for given in credited)
+    work.tokens_micro = min(burst_micro, work.tokens_micro + credit * MICRO)
+    _refill(work, ask, elapsed_us, dials, fresh=fresh)
+
+    k = _count_k(work, member, now_us, dials, counts=fresh and ask.waiting + ask.want > 0)
+    grant, wait_ms = _lend(work, ask, now_us, k, dials, fresh=fresh)
+    full_us = min(float(LONGEST_US), (burst_micro - work.tokens_micro) / ask.plan.rate_per_s)
+    needed_us = now_us + max(math.ceil(full_us), dials.expiry_us + dials.grace_us + dials.keep_us)
+    if needed_us > work.forget_at_us:
+        work.forget_at_us = needed_us + dials.keep_us
+    return work, Answer(grant, k, work.tokens_micro / MICRO, wait_ms, now_us, tuple(credited))
+
+
+def _step_clock(work: Bucket, now_us: int, dials: Dials) -> int:
+    """The time that counts: never behind the stored one, unless the clock was set back for good."""
+    if now_us >= work.clock_us:
+        return now_us
+    work.clock_back += 1
+    if work.clock_us - now_us <= dials.clock_back_us:
+        return work.clock_us
+    work.clock_us = now_us
+    work.next_scan_us = min(work.next_scan_us, now_us + dials.expiry_us)
+    return now_us
+
+
+def _settle(work: Bucket, member: Member, settlements: tuple[Settlement, ...], *, reclaim: bool) -> tuple[Member, int]:
+    """State the totals; give back what a newer ask does not name, for its answer never arrived."""
+    credit = 0
+    still_open: list[OpenGrant] = []
+    for grant in member.open:
+        named = [s for s in settlements if s.grant_id == grant.grant_id]
+        spent = max([grant.spent, *(s.spent for s in named)])
+        work.stock_out -= unspent_stock(grant)
+        if any(s.final for s in named) or (reclaim and not named):
+            credit += grant.size - spent
+        else:
+            kept = OpenGrant(grant.grant_id, grant.expires_at_us, grant.size, grant.stock, spent)
+            work.stock_out += unspent_stock(kept)
+            still_open.append(kept)
+    tombstones: list[Tombstone] = []
+    for stone in member.tombstones:
+        named = [s for s in settlements if s.grant_id == stone.grant_id]
+        spent = max([stone.spent, *(s.spent for s in named)])
+        credit -= spent - stone.spent
+        if not any(s.final for s in named):
+            tombstones.append(Tombstone(stone.grant_id, stone.until_us, stone.size, spent))
+    return Member(member.ask_no, member.seen_us, tuple(still_open), tuple(tombstones)), credit
+
+
+def _expire(work: Bucket, asking: str, now_us: int, dials: Dials) -> list[Credit]:
+    """Give back all grants that expired unsettled, forget idle members, and note when to look again."""
+    credited: list[Credit] = []
+    next_us = now_us + dials.keep_us
+    for name, member in list(work.members.items()):
+        still_open: list[OpenGrant] = []
+        stones = [stone for stone in member.tombstones if now_us < stone.until_us <= now_us + dials.keep_us]
+        for grant in member.open:
+            # An expiry further off than any grant lasts was set by a clock that has since been put back.
+            if now_us < grant.expires_at_us + dials.grace_us and grant.expires_at_us <= now_us + dials.expiry_us:
+                still_open.append(grant)
+                next_us = min(next_us, grant.expires_at_us)
+                continue
+            work.stock_out -= unspent_stock(grant)
+            credited.append(Credit(grant.grant_id, name, grant.size, grant.spent))
+            stones.append(Tombstone(grant.grant_id, now_us + dials.keep_us, grant.size, grant.spent))
+        stones = stones[-MOST_TOMBSTONES:]
+        idle = not now_us - dials.keep_us < member.seen_us <= now_us
+        if idle and not still_open and not stones and name != asking:
+            del work.members[name]
+        else:
+            work.members[name] = Member(member.ask_no, member.seen_us, tuple(still_open), tuple(stones))
+    work.next_scan_us = next_us
+    return sorted(credited, key=lambda given: given.grant_id)
+
+
+def _refill(work: Bucket, ask: Ask, elapsed_us: int, dials: Dials, *, fresh: bool) -> None:
+    """Let time pass: lent tokens count less, the bucket fills, the average of the offered load moves."""
+    plan = ask.plan
+    work.lent = min(work.lent * sizing.decay(elapsed_us, dials.lent_decay_us), float(work.stock_out))
+    work.tokens_micro = sizing.refilled(
+        work.tokens_micro, rate_per_s=plan.rate_per_s, burst=plan.burst, lent=work.lent, elapsed_us=elapsed_us
+    )
+    constant_us = sizing.offered_constant_us(rate_per_s=plan.rate_per_s, burst=plan.burst, dials=dials)
+    work.offered_per_s *= sizing.decay(elapsed_us, constant_us)
+    if fresh:
+        work.offered_per_s += ask.offered / constant_us * 1_000_000.0
+
+
+def _count_k(work: Bucket, member: Member, now_us: int, dials: Dials, *, counts: bool) -> int:
+    """Distinct copies that asked in this window or in the one before, whichever are more."""
+    window = now_us // dials.k_window_us
+    if window != work.window:
+        work.k_before = work.k_now if window == work.window + 1 else 0
+        work.k_now = 0
+        work.window = window
+    if counts and member.seen_us // dials.k_window_us != window:
+        work.k_now += 1
+    return max(work.k_now, work.k_before)
+
+
+def _lend(work: Bucket, ask: Ask, now_us: int, k: int, dials: Dials, *, fresh: bool) -> tuple[Grant | None, int]:
+    """Serve the waiting, then lend stock; and say how long to refuse once that is spent."""
+    plan, member = ask.plan, work.members[ask.member]
+    press = sizing.pressure(work.offered_per_s, rate_per_s=plan.rate_per_s, dials=dials)
+    overdraft = sizing.overdraft_micro(work.stock_out, burst=plan.burst, dials=dials)
+    give = stock = 0
+    if fresh and len(member.open) < MOST_OPEN:
+        give = min(ask.waiting, sizing.whole_tokens(work.tokens_micro + overdraft))
+        work.tokens_micro -= give * MICRO
+        if give == ask.waiting and ask.want > 0:
+            stock = sizing.stock_size(
+                work.tokens_micro,
+                want=ask.want,
+                rate_per_s=plan.rate_per_s,
+                burst=plan.burst,
+                own_rate_per_s=ask.rate_per_s,
+                k=k,
+                stock_out=work.stock_out,
+                press=press,
+                dials=dials,
+            )
+            work.tokens_micro -= stock * MICRO
+    grant = _record(work, ask, dials, give=give, stock=stock, now_us=now_us, k=k, fresh=fresh)
+    wait_ms = sizing.refused_for_ms(
+        work.tokens_micro,
+        overdraft=overdraft,
+        rate_per_s=plan.rate_per_s,
+        k=k,
+        press=press,
+        jitter=ask.jitter,
+        dials=dials,
+    )
+    return grant, wait_ms
+
+
+def _record(
+    work: Bucket, ask: Ask, dials: Dials, *, give: int, stock: int, now_us: int, k: int, fresh: bool
+) -> Grant | None:
+    """Write the grant down, and that this member asked."""
+    member = work.members[ask.member]
+    open_grants = member.open
+    grant = None
+    if give + stock > 0:
+        work.last_grant_id = max(now_us, work.last_grant_id + 1)
+        work.stock_out += stock
+        work.lent += stock
+        grant = Grant(work.last_grant_id, give + stock, k, now_us, now_us + dials.expiry_us)
+        work.next_scan_us = min(work.next_scan_us, grant.expires_at_us)
+        open_grants = (*open_grants, OpenGrant(grant.grant_id, grant.expires_at_us, grant.size, stock, 0))
+    seen_us = now_us if fresh and ask.waiting + ask.want > 0 else member.seen_us
+    work.members[ask.member] = Member(max(member.ask_no, ask.ask_no), seen_us, open_grants, member.tombstones)
+    return grant

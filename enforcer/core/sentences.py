@@ -1,0 +1,66 @@
+"""Why a request was refused, in one sentence: the same text on page, in CSV, in the API and in the 429 body.
+
+Pure. Never names a caller, a copy or an owner: it is read by customers.
+"""
+
+from __future__ import annotations
+
+import math
+
+from enforcer.errors import InvalidField
+from enforcer.types import Reason
+
+_AWAY = "this server held no share of your limit and the limiter could not be reached"
+
+
+def explain_refusal(
+    *, reason: Reason, cost: int, rate_per_s: float, burst: int, retry_after_ms: int, at: str | None = None
+) -> str:
+    """The sentence for one refusal.
+
+    Args:
+        reason: why; any but `Reason.NONE`.
+        cost: tokens that the request asked for.
+        rate_per_s: what the plan refills per second.
+        burst: the most that the limit ever holds.
+        retry_after_ms: when the same request may be admitted, milliseconds after the refusal; -1 for never.
+        at: time of day of the refusal, as it is to be shown; None to leave it out.
+
+    Raises:
+        InvalidField: the reason is `Reason.NONE`; there is no refusal to explain.
+    """
+    refused = "Refused" if at is None else f"Refused at {at}"
+    if reason is Reason.SPENT:
+        return f"{refused}: the burst of {burst:,} was spent{_then(cost, rate_per_s, retry_after_ms)}."
+    if reason is Reason.NEVER:
+        return (
+            f"{refused}: this request costs {cost:,}, more than the limit can ever hold ({burst:,}). "
+            "It will never be admitted; ask for a larger plan or split the request."
+        )
+    if reason is Reason.EMERGENCY:
+        return (
+            f"{refused}: {_AWAY}, so it used its emergency budget (your plan divided by the number of servers), "
+            f"which was spent{_then(cost, rate_per_s, retry_after_ms)}."
+        )
+    if reason is Reason.CLOSED:
+        return f"{refused}: {_AWAY}; this endpoint stays closed until it can be reached again."
+    if reason is Reason.CEILING:
+        return f"{refused} to protect the service (this server was at its in-flight ceiling), not because of your plan."
+    raise InvalidField("reason", reason, "a reason of a refusal")
+
+
+def _then(cost: int, rate_per_s: float, retry_after_ms: int) -> str:
+    if retry_after_ms <= 0:
+        return f"; it refills at {rate_per_s:,g} per second"
+    which = "the next request" if cost == 1 else f"a request that costs {cost:,}"
+    return f"; {which} would have been admitted {_duration(retry_after_ms)} later"
+
+
+def _duration(milliseconds: int) -> str:
+    """Never shorter than true: rounded up where it is rounded."""
+    seconds = milliseconds / 1e3
+    if seconds < 120:
+        return f"{seconds:.3f}".rstrip("0").rstrip(".") + " s"
+    if seconds < 7_200:
+        return f"{math.ceil(seconds / 60):,} min"
+    return f"{math.ceil(seconds / 3_600):,} h"

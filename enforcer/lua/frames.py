@@ -1,0 +1,61 @@
+"""Arguments and replies of ``grant.lua``, packed: doubles and 32-bit counts, little endian, as the script's head says.
+
+Packed, because a double then arrives as it was sent, and because the script reads them in one call. Never does I/O.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+
+import msgspec
+
+from enforcer.core.dials import Dials
+from enforcer.types import Answer, Ask, Credit, Grant, Plan
+
+_ASK = struct.Struct("<7d")
+_SETTLEMENT = struct.Struct("<dIB")
+_REPLY = struct.Struct("<9d")
+_CREDIT = struct.Struct("<dIIB")
+
+
+@lru_cache(maxsize=1024)
+def pack_terms(plan: Plan, dials: Dials) -> bytes:
+    """ARGV[1]: rate and burst of the plan, then all dials in their order."""
+    numbers = (plan.rate_per_s, plan.burst, *msgspec.structs.astuple(dials))
+    return struct.pack(f"<{len(numbers)}d", *numbers)
+
+
+def pack_ask(ask: Ask) -> bytes:
+    """ARGV[3]: the numbers of the ask, then its settlements."""
+    head = _ASK.pack(ask.ask_no, ask.waiting, ask.want, ask.rate_per_s, ask.offered, ask.jitter, len(ask.settlements))
+    if not ask.settlements:
+        return head
+    return head + b"".join(_SETTLEMENT.pack(s.grant_id, s.spent, s.final) for s in ask.settlements)
+
+
+def unpack_answer(reply: bytes) -> Answer:
+    """Read the script's reply.
+
+    Raises:
+        ValueError: it has another form: not a reply of this script.
+    """
+    if len(reply) < _REPLY.size:
+        raise ValueError(f"reply is {len(reply)} bytes; the script sends at least {_REPLY.size}")
+    grant_id, size, k, issued, expires, tokens, refused_ms, now, count = _REPLY.unpack_from(reply)
+    grant = Grant(int(grant_id), int(size), int(k), int(issued), int(expires)) if grant_id else None
+    credited = _unpack_credits(reply, int(count)) if count else ()
+    return Answer(grant, int(k), tokens, int(refused_ms), int(now), credited)
+
+
+def _unpack_credits(reply: bytes, count: int) -> tuple[Credit, ...]:
+    credited: list[Credit] = []
+    at = _REPLY.size
+    for _ in range(count):
+        try:
+            grant_id, size, spent, length = _CREDIT.unpack_from(reply, at)
+        except struct.error:
+            raise ValueError(f"reply names {count} credits and holds {len(credited)}") from None
+        at += _CREDIT.size + length
+        credited.append(Credit(int(grant_id), reply[at - length : at].decode("utf-8", "replace"), size, spent))
+    return tuple(credited)

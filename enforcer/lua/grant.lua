@@ -1,0 +1,250 @@
+-- Settle, refill, count k, lend: one ask of one copy about one bucket. The only script that touches a bucket.
+--
+-- It computes what enforcer/core/bucket.py specifies, to the last bit: the same operations on doubles in the same
+-- order (no exp, no pow). Change both together; tests/contract/test_owner_differential.py compares them.
+--
+-- KEYS[1]  the bucket: one hash, so that a cluster finds all of it on one node.
+-- ARGV[1]  terms, packed '<' 19 d (enforcer/lua/frames.py): plan rate per second, burst; then the dials in the order of
+--          enforcer/core/dials.py.
+-- ARGV[2]  member, copy_id/epoch: the hash field of the asking copy. Contains a '/', so is never the field 'bucket'.
+-- ARGV[3]  ask, packed '<' 7 d: ask_no, waiting, want, rate_per_s, offered, jitter, n; then n settlements,
+--          each '<' d I4 B: grant_id, spent, final.
+--
+-- Hash fields. All packed little endian, times in unix microseconds of this server:
+--   bucket   13 d: tokens (millionths), clock, clock_back, stock_out, lent, offered_per_s, window, k_now, k_before,
+--            next_scan, last_grant_id, forget_at, 0
+--   member   d d B B: ask_no, seen, open, stones; then open grants, each d d I4 I4 I4: grant_id, expires_at, size,
+--            stock, spent; then stones (given back, may still be settled), each d d I4 I4: grant_id, until, size, spent
+--
+-- Reply    one string, packed '<' 9 d: grant_id (0: none), size, k, issued_at, expires_at, tokens, refused_for_ms, now,
+--          n; then n credits in the order of their ids, each d I4 I4 B and the member's name: grant_id, size, spent,
+--          length of the name.
+--
+-- The key expires when the bucket would be full and neither an open grant nor a stone can be left in it.
+
+local unpack, pack, floor, ceil, min, max = struct.unpack, struct.pack, math.floor, math.ceil, math.min, math.max
+local MICRO, ROUNDING = 1000000, 0.001
+local STATE, GRANT, STONE = '<ddddddddddddd', '<ddI4I4I4', '<ddI4I4'
+local MOST_OPEN, MOST_STONES, LONGEST_US = 8, 8, 2000000000000000
+
+local key, name, words = KEYS[1], ARGV[2], ARGV[3]
+local rate, burst, expiry_us, grace_us, keep_us, k_window_us, k_floor, epsilon, overdraft_share, lent_decay_us,
+    offered_min_us, press_from, press_span, chunk_us, chunk_large_us, large_rate, pause_min_us, pause_max_us,
+    clock_back_us = unpack('<ddddddddddddddddddd', ARGV[1])
+local ask_no, waiting, want, own_rate, offered, jitter, n_settled, settled_at = unpack('<ddddddd', words)
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local stored = redis.call('HMGET', key, 'bucket', name)
+local record = stored[2]
+local burst_micro = burst * MICRO
+
+local tokens, clock, clock_back, stock_out, lent, offered_per_s, window, k_now, k_before, next_scan, last_id, forget_at
+if stored[1] then
+  tokens, clock, clock_back, stock_out, lent, offered_per_s, window, k_now, k_before, next_scan, last_id, forget_at =
+    unpack(STATE, stored[1])
+else
+  tokens, clock, clock_back, stock_out, lent, offered_per_s = burst_micro, now, 0, 0, 0, 0
+  window, k_now, k_before, next_scan, last_id, forget_at = floor(now / k_window_us), 0, 0, now + keep_us, 0, 0
+  record = false
+end
+
+-- Time never moves back, unless the clock was set back for good: then it goes on from there.
+if now < clock then
+  clock_back = clock_back + 1
+  if clock - now <= clock_back_us then
+    now = clock
+  else
+    clock = now
+    next_scan = min(next_scan, now + expiry_us)
+  end
+end
+local elapsed = now - clock
+
+-- The highest total that this ask states for a grant, if it names it, and whether it is the last.
+local function stated(id, spent)
+  local named, final, at = false, false, settled_at
+  for _ = 1, n_settled do
+    local settled_id, settled_spent, settled_final
+    settled_id, settled_spent, settled_final, at = unpack('<dI4B', words, at)
+    if settled_id == id then
+      named = true
+      spent = max(spent, settled_spent)
+      final = final or settled_final == 1
+    end
+  end
+  return spent, named, final
+end
+
+-- Settle. A newer ask that does not name an open grant proves that the grant's answer never arrived.
+local known_no, seen, n_open, n_stones, at = 0, 0, 0, 0, 1
+if record then
+  known_no, seen, n_open, n_stones, at = unpack('<ddBB', record)
+end
+local fresh = ask_no > known_no
+local credit, opens, stones = 0, '', ''
+local open_left, stones_left = 0, 0
+for _ = 1, n_open do
+  local id, expires_at, size, stock, spent
+  id, expires_at, size, stock, spent, at = unpack(GRANT, record, at)
+  stock_out = stock_out - max(0, min(stock, size - spent))
+  local named, final
+  spent, named, final = stated(id, spent)
+  if final or (fresh and not named) then
+    credit = credit + size - spent
+  else
+    stock_out = stock_out + max(0, min(stock, size - spent))
+    opens = opens .. pack(GRANT, id, expires_at, size, stock, spent)
+    open_left = open_left + 1
+  end
+end
+for _ = 1, n_stones do
+  local id, until_us, size, spent
+  id, until_us, size, spent, at = unpack(STONE, record, at)
+  local total, _, final = stated(id, spent)
+  credit = credit - (total - spent)
+  if not final then
+    stones = stones .. pack(STONE, id, until_us, size, total)
+    stones_left = stones_left + 1
+  end
+end
+
+-- Give back what expired unsettled, when the first of it is due: a look at every member, so seldom.
+local credits, credited = 0, ''
+if now >= next_scan + grace_us then
+  local given = {}
+  next_scan = now + keep_us
+  local function expire(whose, grants, n_grants, old_stones, n_old)
+    local from, left, kept, n_kept = 1, '', {}, 0
+    local n_left = 0
+    for _ = 1, n_old do
+      local start = from
+      local _, until_us, _, _, behind = unpack(STONE, old_stones, from)
+      from = behind
+      if now < until_us and until_us <= now + keep_us then
+        n_kept = n_kept + 1
+        kept[n_kept] = old_stones:sub(start, from - 1)
+      end
+    end
+    from = 1
+    for _ = 1, n_grants do
+      local id, expires_at, size, stock, spent
+      local start = from
+      id, expires_at, size, stock, spent, from = unpack(GRANT, grants, from)
+      -- An expiry further off than any grant lasts was set by a clock that has since been put back.
+      if now < expires_at + grace_us and expires_at <= now + expiry_us then
+        left = left .. grants:sub(start, from - 1)
+        n_left = n_left + 1
+        next_scan = min(next_scan, expires_at)
+      else
+        stock_out = stock_out - max(0, min(stock, size - spent))
+        credit = credit + size - spent
+        credits = credits + 1
+        given[credits] = {id, pack('<dI4I4B', id, size, spent, #whose) .. whose}
+        n_kept = n_kept + 1
+        kept[n_kept] = pack(STONE, id, now + keep_us, size, spent)
+      end
+    end
+    local first = max(1, n_kept - MOST_STONES + 1)
+    return left, n_left, table.concat(kept, '', first), n_kept - first + 1
+  end
+
+  opens, open_left, stones, stones_left = expire(name, opens, open_left, stones, stones_left)
+  local all = redis.call('HGETALL', key)
+  for i = 1, #all, 2 do
+    local field, value = all[i], all[i + 1]
+    if field ~= 'bucket' and field ~= name then
+      local other_no, other_seen, grants, old, from = unpack('<ddBB', value)
+      local cut = from + grants * 28
+      local left, n_left, kept, n_kept = expire(field, value:sub(from, cut - 1), grants, value:sub(cut), old)
+      if n_left == 0 and n_kept == 0 and not (now - keep_us < other_seen and other_seen <= now) then
+        redis.call('HDEL', key, field)
+      elseif n_left ~= grants or n_kept ~= old then
+        redis.call('HSET', key, field, pack('<ddBB', other_no, other_seen, n_left, n_kept) .. left .. kept)
+      end
+    end
+  end
+  table.sort(given, function(a, b) return a[1] < b[1] end)
+  for i = 1, credits do credited = credited .. given[i][2] end
+end
+tokens = min(burst_micro, tokens + credit * MICRO)
+
+-- What is left of 1 after a span: e^-(span/constant) to within 0.01, without exp.
+local function decay(constant_us)
+  local part = elapsed / constant_us / 4
+  local grown = 1 + part + part * part * 0.5
+  local square = grown * grown
+  return 1 / (square * square)
+end
+
+-- Refill: up to the burst less what was lent lately, and never lower than it was.
+lent = min(lent * decay(lent_decay_us), stock_out)
+tokens = max(tokens, min((burst - lent) * MICRO, tokens + rate * elapsed))
+local offered_us = max(2 * burst / rate * 1000000, offered_min_us)
+offered_per_s = offered_per_s * decay(offered_us)
+if fresh then
+  offered_per_s = offered_per_s + offered / offered_us * 1000000
+end
+
+-- Count k: distinct copies in this window or in the one before, whichever are more.
+local this_window = floor(now / k_window_us)
+if this_window ~= window then
+  k_before = this_window == window + 1 and k_now or 0
+  k_now = 0
+  window = this_window
+end
+local counts = fresh and waiting + want > 0
+if counts and floor(seen / k_window_us) ~= window then
+  k_now = k_now + 1
+end
+local k = max(k_now, k_before)
+
+-- Serve the waiting, if need be on the overdraft; then lend stock, from real tokens only.
+local press = min(1, max(0, (offered_per_s / rate - press_from) / press_span))
+local overdraft = min(stock_out, overdraft_share * burst) * MICRO
+local size, stock, grant_id = 0, 0, 0
+if fresh and open_left < MOST_OPEN then
+  local give = min(waiting, max(0, floor((tokens + overdraft + ROUNDING) / MICRO)))
+  tokens = tokens - give * MICRO
+  if give == waiting and want > 0 then
+    local shared_by = max(k, k_floor)
+    local left = (tokens + ROUNDING) / MICRO
+    local most = min(want, burst / shared_by, left / shared_by)
+    if press > 0 then
+      local chunk = rate >= large_rate and chunk_large_us or chunk_us
+      most = max(most, min(own_rate * chunk / 1000000, burst / shared_by, left))
+    end
+    stock = max(0, floor(min(most, (epsilon - overdraft_share) * burst - stock_out)))
+    tokens = tokens - stock * MICRO
+  end
+  size = give + stock
+end
+local expires_at = 0
+if size > 0 then
+  last_id = max(now, last_id + 1)
+  grant_id = last_id
+  stock_out = stock_out + stock
+  lent = lent + stock
+  expires_at = now + expiry_us
+  next_scan = min(next_scan, expires_at)
+  opens = opens .. pack(GRANT, grant_id, expires_at, size, stock, 0)
+  open_left = open_left + 1
+end
+
+-- How long to refuse: until one token can be given; under pressure longer with k, and spread.
+local wait = max(0, (MICRO - (tokens + overdraft)) / rate)
+if press > 0 and tokens < MICRO - ROUNDING then
+  local pause = press * press * max(pause_min_us, k / rate * 1000000) * (0.5 + jitter)
+  wait = max(wait, min(pause_max_us, pause))
+end
+
+local needed = now + max(ceil(min(LONGEST_US, (burst_micro - tokens) / rate)), expiry_us + grace_us + keep_us)
+local renew = needed > forget_at
+if renew then forget_at = needed + keep_us end
+redis.call('HSET', key,
+  'bucket', pack(STATE, tokens, now, clock_back, stock_out, lent, offered_per_s, window, k_now, k_before, next_scan,
+    last_id, forget_at, 0),
+  name, pack('<ddBB', max(known_no, ask_no), counts and now or seen, open_left, stones_left) .. opens .. stones)
+if renew then redis.call('PEXPIRE', key, ceil((forget_at - now) / 1000)) end
+return pack('<ddddddddd', grant_id, size, k, size > 0 and now or 0, expires_at, tokens / MICRO, ceil(wait / 1000), now,
+  credits) .. credited

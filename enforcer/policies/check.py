@@ -1,0 +1,27 @@
+"""The command that checks policy files before anything runs with them. Never changes a file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from enforcer.errors import PolicyError
+from enforcer.policies.loader import load_policy
+
+
+def main(arguments: Sequence[str]) -> int:
+    """``check FILE...``: 0 if all are valid policies, 1 if one is not, 2 for a wrong call."""
+    if len(arguments) < 2 or arguments[0] != "check":
+        sys.stderr.write("usage: python -m enforcer.policies check FILE...\n")
+        return 2
+    status = 0
+    for path in arguments[1:]:
+        try:
+            policy = load_policy(path)
+        except PolicyError as error:
+            sys.stderr.write(f"{error}\n")
+            status = 1
+        else:
+            named = f"{len(policy.plans)} plans, {len(policy.callers)} callers, {len(policy.scopes)} scopes"
+            sys.stdout.write(f"{path}: version {policy.version}, {named}: valid\n")
+    return status

@@ -1,0 +1,181 @@
+"""What callers were sold and how a route is charged: the policy as validated, immutable values.
+
+Never reads a file or the clock: `enforcer.policies` loads documents, `enforcer.core.resolution` applies them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from enforcer.types import Plan
+
+#: The one limit that every plan has for now.
+LIMIT_RATE = "rate"
+#: What a request is counted under when no declared route matches it.
+UNMATCHED_SCOPE = "(unmatched)"
+#: Longest caller or scope, in characters.
+MAX_NAME_LENGTH = 256
+#: Largest cost of one request, in tokens: what a decision's record can carry.
+MAX_COST_TOKENS = 1_000_000_000
+
+_ROUTE = re.compile(r"[A-Z]+ /")
+_SEGMENT = re.compile(r"[^{}\s]+|\{[A-Za-z_][A-Za-z0-9_]*(:path)?\}")
+
+PlanName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+Printable = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_LENGTH)]
+Location = tuple[str | int, ...]
+
+
+class FailMode(StrEnum):
+    """What a route does while the owner is away and this copy holds no grant."""
+
+    BY_PLAN = "by_plan"
+    """Small plans: the full local bucket in each copy. Large plans: the plan divided by the copies."""
+    CLOSED = "closed"
+    """Refuse."""
+    EMERGENCY = "emergency"
+    """The plan divided by the copies, whatever its size; a bucket of at least one token."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class PlanRule(_Model):
+    """A plan as sold: tokens per second, and how many may be spent at once."""
+
+    rate_per_s: float = Field(gt=0, le=1e9)
+    burst: int = Field(ge=1, le=MAX_COST_TOKENS)
+
+
+class Scope(_Model):
+    """A class of requests: what each costs, in tokens, and what happens while the owner is away."""
+
+    cost: int = Field(default=1, ge=1, le=MAX_COST_TOKENS)
+    fail_mode: FailMode | None = Field(default=None, strict=False)
+
+
+class Anonymous(_Model):
+    """The one bounded bucket that all requests without an identity share."""
+
+    caller: Printable = "anonymous"
+    plan: PlanName | None = None
+
+
+class Fleet(_Model):
+    """How many copies run, and how many requests per second the fleet as a whole can serve."""
+
+    copies: int = Field(default=1, ge=1, le=1_000_000)
+    ceiling_per_s: float | None = Field(default=None, gt=0)
+
+
+class Fail(_Model):
+    """How copies decide without the owner.
+
+    A plan is large if k × rate_per_s is above large_share × the fleet's ceiling, where k is the copies that the
+    caller was last counted on, or all copies if it was not counted. Without a ceiling every plan is small.
+    """
+
+    mode: FailMode = Field(default=FailMode.BY_PLAN, strict=False)
+    large_share: float = Field(default=1.0, gt=0)
+
+
+class Timeouts(_Model):
+    """How long a request waits for the owner, milliseconds."""
+
+    ask_ms: int = Field(default=50, ge=1, le=10_000)
+
+
+class Policy(_Model):
+    """One version of the whole policy. Build it with `enforcer.load_policy`, or directly in tests."""
+
+    version: int = Field(ge=1, lt=1 << 32)
+    plans: dict[PlanName, PlanRule] = Field(min_length=1)
+    default_plan: PlanName
+    callers: dict[Printable, PlanName] = Field(default_factory=dict)
+    scopes: dict[Printable, Scope] = Field(default_factory=dict)
+    anonymous: Anonymous = Field(default_factory=Anonymous)
+    fleet: Fleet = Field(default_factory=Fleet)
+    fail: Fail = Field(default_factory=Fail)
+    timeouts: Timeouts = Field(default_factory=Timeouts)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        faults = [message for _, message in reference_faults(self.model_dump(mode="json"))]
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+    def plan(self, name: str) -> Plan:
+        """The named plan as the enforcer's value. Raises `KeyError` if there is none."""
+        rule = self.plans[name]
+        return Plan(name, float(rule.rate_per_s), rule.burst)
+
+
+def reference_faults(document: Mapping[str, Any]) -> Iterator[tuple[Location, str]]:
+    """What is wrong between fields of a policy document, each with the place where it stands.
+
+    Takes the document as read, however broken, so that these faults are reported together with all others.
+    """
+    plans = document.get("plans")
+    if isinstance(plans, Mapping):
+        known = ", ".join(sorted(str(name) for name in plans))
+        for place, name in _plan_references(document):
+            if isinstance(name, str) and name not in plans:
+                yield place, f"there is no plan {name!r}; allowed: {known}"
+    for section in ("callers", "scopes"):
+        for name in _keys(document, section):
+            if not name.isprintable():
+                yield (section, name), "has control characters; allowed: printable characters"
+    for name in _keys(document, "scopes"):
+        fault = template_fault(name)
+        if fault is not None:
+            yield ("scopes", name), fault
+    anonymous = document.get("anonymous")
+    if isinstance(anonymous, Mapping):
+        caller = anonymous.get("caller")
+        if isinstance(caller, str) and not caller.isprintable():
+            yield ("anonymous", "caller"), "has control characters; allowed: printable characters"
+
+
+def is_route(scope: str) -> bool:
+    """Whether a scope's name is a method and path template such as ``GET /items/{id}``."""
+    return _ROUTE.match(scope) is not None
+
+
+def template_fault(scope: str) -> str | None:
+    """What is wrong with a scope's path template, or None if nothing is, or if it is a plain name."""
+    if not is_route(scope):
+        return None
+    path = scope.split(" ", 1)[1]
+    segments = path[1:].split("/")
+    for number, segment in enumerate(segments):
+        if segment == "" and number == len(segments) - 1:
+            continue
+        match = _SEGMENT.fullmatch(segment)
+        if match is None:
+            return f"the path segment {segment!r} is not allowed; allowed: text, {{name}}, or {{name:path}} at the end"
+        if match.group(1) is not None and number != len(segments) - 1:
+            return f"{segment!r} takes the rest of the path, so it must be the last segment"
+    return None
+
+
+def _plan_references(document: Mapping[str, Any]) -> Iterator[tuple[Location, object]]:
+    yield ("default_plan",), document.get("default_plan")
+    callers = document.get("callers")
+    if isinstance(callers, Mapping):
+        for caller, name in callers.items():
+            yield ("callers", caller), name
+    anonymous = document.get("anonymous")
+    if isinstance(anonymous, Mapping):
+        yield ("anonymous", "plan"), anonymous.get("plan")
+
+
+def _keys(document: Mapping[str, Any], section: str) -> list[str]:
+    mapping = document.get(section)
+    return [key for key in mapping if isinstance(key, str)] if isinstance(mapping, Mapping) else []

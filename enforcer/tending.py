@@ -1,0 +1,73 @@
+"""Which accounts have fallen idle and which can be forgotten: bounded memory for a copy that sees every caller.
+
+Both are queues in order of time, so a round looks only at what is due. Never asks the owner itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection
+
+from enforcer.core.account import Account
+from enforcer.settings import LimiterSettings
+from enforcer.types import SettleCause
+
+#: Accounts looked at in one round, so that the lock is never held for long.
+_GLANCE = 256
+
+
+class Tending:
+    """Kept under the asker's lock. `forget` is called with each account that is to be forgotten."""
+
+    def __init__(self, settings: LimiterSettings) -> None:
+        self.forget: Callable[[Account], None] = lambda _: None
+        self._idle_ns = round(settings.idle_settle_s * 1e9)
+        self._evict_ns = round(settings.evict_after_s * 1e9)
+        self._idle: deque[tuple[int, Account, int]] = deque()
+        self._aging: deque[tuple[int, Account]] = deque()
+
+    def is_behind(self, now_ns: int) -> bool:
+        """Whether more is due than one round could look at."""
+        return any(queue and queue[0][0] <= now_ns for queue in (self._idle, self._aging))
+
+    def watch_idle(self, account: Account, now_ns: int) -> None:
+        """Look for this account falling idle."""
+        if not account.watched:
+            account.watched = True
+            self._idle.append((now_ns + self._idle_ns, account, account.spent))
+
+    def watch_age(self, account: Account, now_ns: int) -> None:
+        """Forget this account once it has been left alone long enough. Once per account."""
+        self._aging.append((now_ns + self._evict_ns, account))
+
+    def fallen_idle(self, now_ns: int, *, busy: Collection[Account], room: int) -> list[Account]:
+        """Close the grants of accounts that spent nothing for a while; returns those with totals to state."""
+        owing: list[Account] = []
+        for _ in range(min(_GLANCE, len(self._idle))):
+            if self._idle[0][0] > now_ns or len(owing) >= room:
+                break
+            _, account, mark = self._idle.popleft()
+            spent = account.spent
+            if account not in busy and spent == mark:
+                account.close_all(SettleCause.IDLE, now_ns)
+                if not account.finals:
+                    account.watched = False
+                    continue
+                owing.append(account)
+            # Looked at again also when it owes: the owner may not hear it this time.
+            self._idle.append((now_ns + self._idle_ns, account, spent))
+        return owing
+
+    def forget_old(self, now_ns: int, waited_for: Collection[Account]) -> None:
+        """Forget accounts without grants, debts or recent requests."""
+        for _ in range(min(_GLANCE, len(self._aging))):
+            if self._aging[0][0] > now_ns:
+                break
+            _, account = self._aging.popleft()
+            in_use = account.holds_grant or account.finals or account.watched or account.queued
+            if in_use or account in waited_for or now_ns - account.touched_ns < self._evict_ns:
+                self._aging.append((now_ns + self._evict_ns, account))
+            else:
+                self.forget(account)
+
+

@@ -1,0 +1,40 @@
+"""Builds a limiter from its configuration: the only place in the enforcer that creates clients.
+
+Connects to nothing by itself; the limiter finds out in the background whether its owner is there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from enforcer.clock import SystemClock
+from enforcer.config import EnforcerConfig
+from enforcer.identity import CopyIdentity, new_identity
+from enforcer.limiter import Limiter
+from enforcer.owner_redis import RedisOwner
+from enforcer.policies import load_policy
+from enforcer.settings import LimiterSettings
+from enforcer.sink import NullSink, Sink
+
+
+def build_limiter(
+    config: EnforcerConfig | None = None, *, sink: Callable[[CopyIdentity], Sink] | None = None
+) -> Limiter:
+    """The limiter of this process. Call it in the process that serves, after any fork, and close it at the end.
+
+    Args:
+        config: where owner and policy are; None: from the environment.
+        sink: makes the sink that records this copy's decisions, such as `stream.kafka_sink`; None: nothing records.
+
+    Raises:
+        ConfigError: a setting or the owner's address is wrong.
+        PolicyError: the policy file has faults. An owner that is away is no error: the limiter starts degraded.
+    """
+    config = config or EnforcerConfig.from_env()
+    policy = load_policy(config.policy_path)
+    clock = SystemClock()
+    identity = new_identity(config.copy_id, unix_ms=clock.unix_us() // 1_000, pid=os.getpid())
+    owner = RedisOwner(config.owner_url, timeout_s=policy.timeouts.ask_ms / 1e3)
+    settings = LimiterSettings(owner_name=owner.address)
+    return Limiter(policy, owner, sink(identity) if sink else NullSink(), identity, settings=settings, clock=clock)

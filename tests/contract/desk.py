@@ -1,0 +1,143 @@
+"""An owner with a clock in the test's hand, in memory or on a server, behind one face for the contract suite."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+import redis
+
+from enforcer.core.dials import DEFAULT_DIALS, Dials
+from enforcer.keys import bucket_key
+from enforcer.lua import grant_script
+from enforcer.owner import Owner
+from enforcer.owner_memory import MemoryOwner
+from enforcer.owner_redis import RedisOwner
+from enforcer.types import Answer, Ask, Plan, SettleCause, Settlement
+
+#: A day in 2026, unix microseconds: numbers as large as real ones.
+START_US = 1_780_000_000_000_000
+SECOND_US = 1_000_000
+_CLOCK_IN_SCRIPT = "redis.call('TIME')"
+
+
+class Desk:
+    """Owner, clock, and callers that no other test uses."""
+
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
+        self.caller = f"caller-{uuid.uuid4().hex}"
+        self._ask_nos: dict[str, int] = {}
+        self._now_us = START_US
+
+    @property
+    def now_us(self) -> int:
+        """The owner's clock."""
+        return self._now_us
+
+    def set_clock(self, now_us: int) -> None:
+        """Step the owner's clock, also backwards."""
+        self._now_us = now_us
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.set_clock(self._now_us + round(seconds * SECOND_US))
+
+    def lose_state(self) -> None:
+        """Forget all buckets of this test's caller, as a restarted server does."""
+        raise NotImplementedError
+
+    def ask(
+        self,
+        member: str = "gw-1/1",
+        *,
+        plan: Plan,
+        waiting: int = 0,
+        want: int = 0,
+        settlements: Sequence[Settlement] = (),
+        ask_no: int | None = None,
+        offered: int | None = None,
+        rate_per_s: float = 0.0,
+        jitter: float = 0.0,
+        limit: str = "rate",
+    ) -> Answer:
+        """One ask of one copy; `ask_no` rises by itself."""
+        next_no = self._ask_nos.get(member, 0) + 1 if ask_no is None else ask_no
+        self._ask_nos[member] = max(self._ask_nos.get(member, 0), next_no)
+        return self.owner.ask(
+            [
+                Ask(
+                    caller=self.caller,
+                    limit=limit,
+                    plan=plan,
+                    member=member,
+                    ask_no=next_no,
+                    settlements=tuple(settlements),
+                    waiting=waiting,
+                    want=want,
+                    rate_per_s=rate_per_s,
+                    offered=waiting if offered is None else offered,
+                    jitter=jitter,
+                )
+            ]
+        )[0]
+
+    def drain(self, tokens: int, *, plan: Plan, member: str = "gw-1/1") -> int:
+        """Ask for tokens, spend what was given, and state it; how many that was."""
+        grant = self.ask(member, plan=plan, waiting=tokens, offered=0).grant
+        if grant is None:
+            return 0
+        self.ask(member, plan=plan, settlements=[total(grant.grant_id, grant.size)], offered=0)
+        return grant.size
+
+    def level(self, plan: Plan) -> float:
+        """Tokens in the bucket, seen by a copy that takes none."""
+        return self.ask("watcher/1", plan=plan).tokens
+
+
+class MemoryDesk(Desk):
+    """The owner in memory."""
+
+    def __init__(self, dials: Dials = DEFAULT_DIALS) -> None:
+        self._memory = MemoryOwner(now_us=lambda: self.now_us, dials=dials)
+        super().__init__(self._memory)
+
+    def lose_state(self) -> None:
+        self._memory.lose_state()
+
+
+class RedisDesk(Desk):
+    """The script on a server; only its clock is another: a key that the test sets."""
+
+    def __init__(self, url: str, dials: Dials = DEFAULT_DIALS) -> None:
+        self.client = redis.Redis.from_url(url)
+        self._clock_key = f"test-clock-{uuid.uuid4().hex}"
+        self.script = script_with_clock(self._clock_key)
+        super().__init__(RedisOwner(url, timeout_s=10.0, dials=dials, script=self.script))
+        self.set_clock(START_US)
+
+    def set_clock(self, now_us: int) -> None:
+        super().set_clock(now_us)
+        self.client.set(self._clock_key, now_us)
+
+    def lose_state(self) -> None:
+        self.client.delete(bucket_key(self.caller, "rate"))
+
+    def close(self) -> None:
+        """End the connections."""
+        self.client.delete(self._clock_key)
+        self.lose_state()
+        self.client.close()
+        self.owner.close()
+
+
+def script_with_clock(clock_key: str) -> str:
+    """``grant.lua`` with a key's value as its clock, and nothing else changed."""
+    script = grant_script()
+    assert script.count(_CLOCK_IN_SCRIPT) == 1
+    return script.replace(_CLOCK_IN_SCRIPT, f"{{0, redis.call('GET', '{clock_key}')}}")
+
+
+def total(grant_id: int, spent: int, *, final: bool = True, cause: SettleCause = SettleCause.ASK) -> Settlement:
+    """A stated total."""
+    return Settlement(grant_id, spent, final, cause)

@@ -1,0 +1,129 @@
+"""The contract of an owner when things go wrong: lost answers, late asks, restarts, lost state, malformed asks.
+
+One suite, run on the owner in memory and on the script on a server. The clock is the test's.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from enforcer.errors import InvalidField
+from enforcer.types import Ask, Plan
+from tests.contract.desk import Desk, total
+from tests.contract.owner import EXACT, EXPIRED_S, STANDARD, STILL
+
+
+class OwnerFaults:
+    """Inherit and give it a `desk` fixture."""
+
+    # -- lost answers, late asks, restarts ----------------------------------------------------------------------
+
+    def test_newer_ask_that_does_not_name_a_grant_gives_it_back(self, desk: Desk) -> None:
+        """The answer was lost: nobody spends that grant, so it must not be missing for five seconds."""
+        assert desk.ask(plan=STILL, waiting=150).grant is not None
+        again = desk.ask(plan=STILL, waiting=150)
+        assert again.grant is not None
+        assert again.grant.size == 150
+        assert again.tokens == EXACT(50)
+
+    def test_named_grants_stay_open(self, desk: Desk) -> None:
+        """Current and next grant are held at once."""
+        first = desk.ask(plan=STILL, waiting=50).grant
+        assert first is not None
+        desk.ask(plan=STILL, waiting=30, settlements=[total(first.grant_id, 20, final=False)])
+        assert desk.ask("gw-2/1", plan=STILL).tokens == EXACT(120)
+
+    def test_late_ask_settles_but_takes_nothing(self, desk: Desk) -> None:
+        """Its copy has given up on it: tokens lent to it would be lost."""
+        first = desk.ask(plan=STILL, waiting=50, ask_no=1).grant
+        assert first is not None
+        desk.ask(plan=STILL, settlements=[total(first.grant_id, 10, final=False)], ask_no=3)
+        late = desk.ask(
+            plan=STILL, waiting=50, want=50, settlements=[total(first.grant_id, 50)], ask_no=2, offered=10_000
+        )
+        assert late.grant is None
+        assert late.tokens == EXACT(150)
+
+    def test_same_ask_twice_grants_once(self, desk: Desk) -> None:
+        """A retransmission is not a second request."""
+        assert desk.ask(plan=STILL, waiting=50, ask_no=1).grant is not None
+        again = desk.ask(plan=STILL, waiting=50, ask_no=1)
+        assert again.grant is None
+        assert again.tokens == EXACT(150)
+
+    def test_restarted_copy_is_another_member(self, desk: Desk) -> None:
+        """Its first ask is not taken for a late one, and its former life's grant comes home by expiry."""
+        desk.ask("gw-1/1", plan=STILL, waiting=50, ask_no=70)
+        again = desk.ask("gw-1/2", plan=STILL, waiting=50, ask_no=1)
+        assert again.grant is not None
+        assert again.k == 2
+        desk.advance(EXPIRED_S)
+        assert desk.ask("gw-1/2", plan=STILL, settlements=[total(again.grant.grant_id, 50)]).tokens == EXACT(150)
+
+    def test_owner_that_lost_its_state_starts_full_and_mints_nothing(self, desk: Desk) -> None:
+        """Counters may be lost; settling a grant that the owner no longer knows must not add to the new bucket."""
+        grant = desk.ask(plan=STILL, waiting=150).grant
+        assert grant is not None
+        desk.lose_state()
+        desk.advance(0.001)
+        again = desk.ask(plan=STILL, waiting=10, settlements=[total(grant.grant_id, 0)])
+        assert again.tokens == EXACT(190)
+        assert again.grant is not None
+        assert again.grant.grant_id > grant.grant_id
+
+    def test_grant_ids_rise_even_within_one_microsecond(self, desk: Desk) -> None:
+        """The ledger joins by them."""
+        grants = [desk.ask(f"gw-{n}/1", plan=STANDARD, waiting=1).grant for n in range(5)]
+        ids = [grant.grant_id for grant in grants if grant is not None]
+        assert ids == sorted(set(ids))
+        assert len(ids) == 5
+
+    # -- bad input ----------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize(
+        ("field", "ask"),
+        [
+            ("plan.rate_per_s", {"plan": Plan("p", 0.0, 1)}),
+            ("plan.rate_per_s", {"plan": Plan("p", float("nan"), 1)}),
+            ("plan.burst", {"plan": Plan("p", 1.0, 0)}),
+            ("waiting", {"waiting": -1}),
+            ("want", {"want": 1 << 40}),
+            ("rate_per_s", {"rate_per_s": float("inf")}),
+            ("jitter", {"jitter": 1.0}),
+            ("offered", {"offered": -5}),
+            ("ask_no", {"ask_no": 0}),
+            ("member", {"member": "bucket"}),
+            ("settlement.spent", {"settlements": [total(7, -1)]}),
+        ],
+    )
+    def test_malformed_ask_names_its_fault_and_changes_nothing(
+        self, desk: Desk, field: str, ask: dict[str, object]
+    ) -> None:
+        """A wrong number would be packed into the state and spoil the bucket for everyone."""
+        with pytest.raises(InvalidField, match=field.replace(".", r"\.")):
+            desk.ask(**{"member": "gw-1/1", "plan": STILL, "ask_no": 1, **ask})  # type: ignore[arg-type]  # wrong on purpose
+        assert desk.ask(plan=STILL, ask_no=1).tokens == EXACT(200)
+
+    @pytest.mark.parametrize("caller", ["", "{", "}{", "a\x00b", "é" * 600, "x" * 1_000_000, "\udcff", "a:b"])
+    def test_any_text_is_a_caller(self, desk: Desk, caller: str) -> None:
+        """Keys come from outside; none may break out of its bucket or into another's."""
+
+        def ask(limit: str, waiting: int, ask_no: int) -> float:
+            asked = Ask(f"{desk.caller}{caller}", limit, STILL, "gw-1/1", ask_no, (), waiting, 0, 0.0, 0, 0.0)
+            return desk.owner.ask([asked])[0].tokens
+
+        assert ask("rate", 30, 1) == EXACT(170)
+        assert ask("other", 0, 1) == EXACT(200)
+
+    def test_answers_stand_in_the_order_of_the_asks(self, desk: Desk) -> None:
+        """One round trip serves many callers; an answer to the wrong one would be another's tokens."""
+        asks = [Ask(f"{desk.caller}-{n}", "rate", STILL, "gw-1/1", 1, (), n, 0, 0.0, n, 0.0) for n in range(1, 120)]
+        answers = desk.owner.ask(asks)
+        assert [a.grant.size if a.grant else 0 for a in answers] == list(range(1, 120))
+        assert desk.owner.ask([]) == []
+
+    def test_closing_twice_is_safe(self, desk: Desk) -> None:
+        """Shutdown paths meet."""
+        desk.owner.ping()
+        desk.owner.close()
+        desk.owner.close()

@@ -1,0 +1,80 @@
+"""Limiters on a clock that stands still, with an owner in this process: all is decided on the calling thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from enforcer.clock import ManualClock
+from enforcer.identity import new_identity
+from enforcer.limiter import Limiter
+from enforcer.owner_memory import MemoryOwner
+from enforcer.policy import Policy
+from enforcer.settings import LimiterSettings
+from enforcer.testing import RecordingSink
+
+
+def make_policy(*, rate_per_s: float = 100, burst: int = 200, **fields: object) -> Policy:
+    """A policy of one plan, "standard", with whatever else is given."""
+    document: dict[str, object] = {
+        "version": 1,
+        "plans": {"standard": {"rate_per_s": rate_per_s, "burst": burst}},
+        "default_plan": "standard",
+    }
+    return Policy.model_validate({**document, **fields})
+
+
+@dataclass
+class Copy:
+    """One copy of a fleet in a test."""
+
+    limiter: Limiter
+    sink: RecordingSink
+
+
+class Fleet:
+    """Copies that share one clock and one owner."""
+
+    def __init__(self, policy: Policy | None = None, *, copies: int = 1, **settings: object) -> None:
+        self.clock = ManualClock()
+        self.owner = MemoryOwner(now_us=self.clock.unix_us)
+        self.policy = policy or make_policy()
+        self.copies = [self._copy(number, settings) for number in range(copies)]
+
+    @property
+    def limiter(self) -> Limiter:
+        """The first copy's limiter."""
+        return self.copies[0].limiter
+
+    @property
+    def sink(self) -> RecordingSink:
+        """The first copy's sink."""
+        return self.copies[0].sink
+
+    def advance(self, seconds: float, *, step_s: float = 0.25) -> None:
+        """Let time pass, with each copy's background work done every `step_s`."""
+        left = seconds
+        while left > 1e-9:
+            step = min(step_s, left)
+            self.clock.advance(step)
+            left -= step
+            for copy in self.copies:
+                copy.limiter.tend()
+
+    def _copy(self, number: int, settings: dict[str, object]) -> Copy:
+        sink = RecordingSink()
+        chosen = LimiterSettings(**{"threaded": False, "jitter": lambda: 0.5, **settings})  # type: ignore[arg-type]  # keyword by name
+        identity = new_identity(f"copy-{number}", unix_ms=1_700_000_000_000, pid=number)
+        limiter = Limiter(self.policy, _Shared(self.owner), sink, identity, settings=chosen, clock=self.clock)
+        return Copy(limiter, sink)
+
+
+class _Shared(MemoryOwner):
+    """A copy's own handle on the fleet's owner: closing it leaves the owner to the others."""
+
+    def __init__(self, owner: MemoryOwner) -> None:
+        self.__dict__ = owner.__dict__
+
+    def close(self) -> None:
+        """Leave the shared owner open."""
+
+

@@ -1,0 +1,140 @@
+"""The limiter without its owner: which error it chooses, and that it says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from enforcer.types import Reason, Source
+from tests.unit.enforcer.harness import Fleet, make_policy
+
+
+def _is_degraded(fleet: Fleet) -> bool:
+    """Read anew at each call: a property may have changed since."""
+    return fleet.limiter.degraded
+
+
+def test_held_grants_are_spent_before_anything_is_degraded() -> None:
+    """Fail static: the owner's last word stands."""
+    fleet = Fleet()
+    for _ in range(20):
+        fleet.limiter.check("acme")
+    held = fleet.limiter._lanes["acme", "default"].account.held
+    assert held > 0
+    fleet.owner.away = "tested"
+    sources = [fleet.limiter.check("acme").source for _ in range(held + 1)]
+    assert [Source.LOCAL] * held + [Source.DEGRADED] == sources
+
+
+def test_an_outage_is_told_once_at_each_end() -> None:
+    """Ops sees one change, not one per request."""
+    fleet = Fleet()
+    fleet.owner.away = "tested"
+    for _ in range(10):
+        fleet.limiter.check("acme")
+        fleet.advance(0.3)
+    assert _is_degraded(fleet)
+    fleet.owner.away = None
+    fleet.advance(3)
+    assert not _is_degraded(fleet)
+    assert Source.SHARED is fleet.limiter.check("acme").source
+    assert [(True, "owner"), (False, "owner")] == [(change.entered, change.owner) for change in fleet.sink.changes]
+    assert "tested" in fleet.sink.changes[0].cause
+
+
+def test_small_plans_get_their_full_bucket_in_each_copy() -> None:
+    """Wrong, bounded, survivable for an hour: k times the plan, and never none of it."""
+    fleet = Fleet(make_policy(rate_per_s=10, burst=20, fleet={"copies": 4, "ceiling_per_s": 1_000}), copies=4)
+    fleet.owner.away = "tested"
+    verdicts = [copy.limiter.check("acme") for copy in fleet.copies for _ in range(30)]
+    assert 4 * 20 == sum(verdict.allowed for verdict in verdicts)
+    refused = [verdict for verdict in verdicts if not verdict.allowed]
+    assert {(Source.DEGRADED, Reason.SPENT)} == {(verdict.source, verdict.reason) for verdict in refused}
+    assert {0} == {verdict.basis.grant_id for verdict in verdicts}
+
+
+def test_large_plans_get_their_share_of_the_fleet() -> None:
+    """The largest caller's full plan in every copy would be forty times the fleet."""
+    fleet = Fleet(make_policy(rate_per_s=1_000, burst=2_000, fleet={"copies": 10, "ceiling_per_s": 1_500}))
+    fleet.owner.away = "tested"
+    verdicts = [fleet.limiter.check("acme") for _ in range(300)]
+    assert 200 == sum(verdict.allowed for verdict in verdicts)
+    assert Reason.EMERGENCY is verdicts[-1].reason
+    assert 10 == verdicts[-1].retry_after_ms
+
+
+def test_a_tiny_plan_over_many_copies_is_neither_nothing_nor_one_each() -> None:
+    """E13: plan 10/s, 48 copies, one connection at 6/s; the owner down for a minute."""
+    fleet = Fleet(make_policy(rate_per_s=10, burst=10, fleet={"copies": 48, "ceiling_per_s": 20}))
+    fleet.owner.away = "tested"
+    admitted = 0
+    for _ in range(360):
+        fleet.advance(1 / 6)
+        admitted += fleet.limiter.check("marlow").allowed
+    assert 360 == admitted
+
+
+def test_closed_routes_refuse_and_emergency_routes_have_a_tiny_budget() -> None:
+    """A route's own mode wins over the plan's."""
+    scopes = {"POST /pay": {"fail_mode": "closed"}, "GET /status": {"fail_mode": "emergency"}}
+    fleet = Fleet(make_policy(scopes=scopes, fleet={"copies": 50}))
+    fleet.owner.away = "tested"
+    closed = fleet.limiter.check("acme", "POST /pay")
+    assert (False, Reason.CLOSED) == (closed.allowed, closed.reason)
+    assert closed.retry_after_ms >= 1_000
+    emergency = [fleet.limiter.check("acme", "GET /status") for _ in range(6)]
+    assert 4 == sum(verdict.allowed for verdict in emergency)
+    assert Reason.EMERGENCY is emergency[-1].reason
+    assert fleet.limiter.check("acme", "GET /other").allowed
+
+
+def test_outages_do_not_add_up() -> None:
+    """A flapping owner must not hand out a fresh burst at every flap."""
+    fleet = Fleet(make_policy(rate_per_s=1, burst=20))
+    admitted = 0
+    for _ in range(10):
+        fleet.owner.away = "tested"
+        verdicts = [fleet.limiter.check("acme") for _ in range(30)]
+        admitted += sum(verdict.allowed for verdict in verdicts if verdict.source is Source.DEGRADED)
+        fleet.owner.away = None
+        fleet.advance(1.5, step_s=0.5)
+    assert admitted <= 20 + 10 * 1.5 + 1
+
+
+def test_a_cost_above_the_burst_is_never_also_without_the_owner() -> None:
+    """No outage makes a limit larger."""
+    fleet = Fleet()
+    fleet.owner.away = "tested"
+    assert Reason.NEVER is fleet.limiter.check("acme", cost=201).reason
+
+
+def test_totals_that_were_not_heard_are_stated_after_the_outage() -> None:
+    """An outage may delay the owner's knowledge, never change it."""
+    fleet = Fleet(make_policy(rate_per_s=1, burst=50))
+    for _ in range(20):
+        fleet.limiter.check("acme")
+    fleet.owner.away = "tested"
+    held = fleet.limiter._lanes["acme", "default"].account.held
+    for _ in range(held + 5):
+        fleet.limiter.check("acme")
+    fleet.advance(2)
+    fleet.owner.away = None
+    fleet.advance(4)
+    account = fleet.limiter._lanes["acme", "default"].account
+    assert [] == account.finals
+    spent = fleet.sink.spent_by_grant()
+    assert spent == {key: total.spent for key, total in fleet.sink.final_totals().items() if total.spent}
+
+
+@pytest.mark.parametrize("answers", ["too few", "an error"])
+def test_an_owner_that_misbehaves_is_treated_as_away(answers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault in the owner's code or answers must cost accuracy, never a request."""
+    fleet = Fleet()
+
+    def misbehave(asks: object) -> list[object]:
+        if answers == "an error":
+            raise RuntimeError("a bug")
+        return []
+
+    monkeypatch.setattr(fleet.owner, "ask", misbehave)
+    monkeypatch.setattr(fleet.limiter._owner, "ask", misbehave)
+    assert Source.DEGRADED is fleet.limiter.check("acme").source

@@ -1,0 +1,153 @@
+"""Policy files: every fault at once, each with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from enforcer.errors import PolicyError
+from enforcer.policies import load_policy, parse_policy
+from enforcer.policies.check import main
+from enforcer.policy import FailMode
+
+GOOD = """\
+version: 7
+plans:
+  standard: {rate_per_s: 100, burst: 200}
+  large: {rate_per_s: 20000, burst: 40000}
+default_plan: standard
+callers:
+  acme: large
+  007: standard
+scopes:
+  "GET /items/{id}": {}
+  "POST /search": {cost: 10, fail_mode: closed}
+  nightly-import: {cost: 5}
+anonymous: {caller: nobody, plan: standard}
+fleet: {copies: 48, ceiling_per_s: 160000}
+fail: {mode: by_plan, large_share: 0.5}
+timeouts: {ask_ms: 40}
+"""
+
+FIVE_FAULTS = """\
+version: 1
+plans:
+  standard: {rate_per_s: -1, burst: 200}
+  standard: {rate_per_s: 1, burst: 200}
+default_plan: gold
+callers:
+  acme: standard
+  beta: {plan: standard}
+colour: red
+"""
+
+
+def _faults(text: str) -> list[tuple[int | None, str, str]]:
+    with pytest.raises(PolicyError) as caught:
+        parse_policy(text.encode())
+    return [(fault.line, fault.path, fault.message) for fault in caught.value.faults]
+
+
+def test_a_valid_policy_is_read_whole() -> None:
+    """A field that is read wrong charges a customer wrong."""
+    policy = parse_policy(GOOD.encode())
+    assert 7 == policy.version
+    assert (20_000.0, 40_000) == (policy.plans["large"].rate_per_s, policy.plans["large"].burst)
+    assert {"acme": "large", "007": "standard"} == policy.callers
+    assert (10, FailMode.CLOSED) == (policy.scopes["POST /search"].cost, policy.scopes["POST /search"].fail_mode)
+    assert (1, None) == (policy.scopes["GET /items/{id}"].cost, policy.scopes["GET /items/{id}"].fail_mode)
+    assert ("nobody", 48, 0.5, 40) == (
+        policy.anonymous.caller, policy.fleet.copies, policy.fail.large_share, policy.timeouts.ask_ms,
+    )  # fmt: skip
+
+
+def test_five_faults_are_five_faults_with_their_lines() -> None:
+    """Whoever mends a policy at night must not find its faults one deployment at a time."""
+    faults = _faults(FIVE_FAULTS)
+    assert [3, 4, 5, 8, 9] == [line for line, _, _ in faults]
+    assert [
+        "plans.standard.rate_per_s",
+        "plans.standard (again)",
+        "default_plan",
+        "callers.beta",
+        "colour",
+    ] == [path for _, path, _ in faults]
+    assert "is -1" in faults[0][2]
+    assert "first in line 3" in faults[1][2]
+    assert "'gold'" in faults[2][2]
+    assert "allowed: standard" in faults[2][2]
+    assert "allowed: anonymous, callers, default_plan, fail, fleet, plans, scopes, timeouts, version" in faults[4][2]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "says"),
+    [
+        ("rate_per_s: 100,", "rate_per_s: .nan,", 3, "finite"),
+        ("rate_per_s: 100,", "rate_per_s: .inf,", 3, ""),
+        ("burst: 200", "burst: 0", 3, "greater than or equal to 1"),
+        ("burst: 200", "burst: '200'", 3, "integer"),
+        ("burst: 200", "burst: yes", 3, "integer"),
+        ("burst: 200", "burst: 200, bust: 1", 3, "allowed: burst, rate_per_s"),
+        ("burst: 200", "", 3, "is missing"),
+        ("version: 7", "version: 0", 1, "greater than or equal to 1"),
+        ("version: 7", "version: 7.0", 1, "integer"),
+        ("acme: large", "acme: larg", 7, "there is no plan 'larg'; allowed: large, standard"),
+        ("cost: 10", "cost: -10", 11, "greater than or equal to 1"),
+        ("fail_mode: closed", "fail_mode: open", 11, "'by_plan', 'closed' or 'emergency'"),
+        ("/items/{id}", "/items/{id", 10, "not allowed"),
+        ("/items/{id}", "/items/{id:path}/x", 10, "must be the last"),
+        ("plan: standard}", "plan: none}", 13, "there is no plan 'none'"),
+        ("caller: nobody", 'caller: "no\\tbody"', 13, "control characters"),
+        ("copies: 48", "copies: 0", 14, "greater than or equal to 1"),
+        ("ask_ms: 40", "ask_ms: 0", 16, "greater than or equal to 1"),
+        ("default_plan: standard", "default_plan: *nowhere", 5, "is not YAML"),
+        ("version: 7", "version: [7", 2, "is not YAML"),
+        ("acme: large", "[acme]: large", 7, "a key must be text"),
+    ],
+)
+def test_each_fault_is_named_with_its_line(old: str, new: str, line: int, says: str) -> None:
+    """The message must lead to the place: field, value, what is allowed."""
+    assert old in GOOD
+    faults = _faults(GOOD.replace(old, new, 1))
+    assert [line] == [found for found, _, _ in faults]
+    assert says in faults[0][2]
+
+
+def test_aliases_cannot_blow_a_policy_up() -> None:
+    """Ten lines of aliases of aliases would fill the memory of every gateway that loads them."""
+    levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    levels += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    faults = _faults("\n".join(levels))
+    assert any("alias" in message for _, _, message in faults)
+    assert len(faults) < 200
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "[]", "just text", "[" * 3_000])
+def test_documents_that_are_no_policy_are_refused(text: str) -> None:
+    """Whatever is in the file, the answer is a list of faults, never a traceback."""
+    assert _faults(text)
+
+
+def test_files_that_cannot_be_read_say_so(tmp_path: Path) -> None:
+    """A wrong path is the commonest fault of all."""
+    with pytest.raises(PolicyError, match="No such file"):
+        load_policy(tmp_path / "none.yaml")
+    with pytest.raises(PolicyError, match="Is a directory"):
+        load_policy(tmp_path)
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"version: \xff")
+    with pytest.raises(PolicyError, match="UTF-8"):
+        load_policy(binary)
+
+
+def test_check_command_reports_and_tells_by_its_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The gate of a deployment asks this command."""
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text(GOOD)
+    bad.write_text(FIVE_FAULTS)
+    assert 0 == main(["check", str(good)])
+    assert "version 7, 2 plans, 2 callers, 3 scopes: valid" in capsys.readouterr().out
+    assert 1 == main(["check", str(good), str(bad)])
+    assert "5 fault(s)" in capsys.readouterr().err
+    assert 2 == main([])

@@ -1,0 +1,103 @@
+"""From settings to a limiter: what is wrong is said at once, and an owner that is away is not wrong."""
+
+from __future__ import annotations
+
+import ast
+import logging
+from pathlib import Path
+
+import pytest
+
+from enforcer.clock import ManualClock, SystemClock
+from enforcer.config import EnforcerConfig, default_copy_id
+from enforcer.errors import ConfigError, PolicyError
+from enforcer.identity import CopyIdentity
+from enforcer.policies import load_policy
+from enforcer.testing import RecordingSink
+from enforcer.types import Source
+from enforcer.wiring import build_limiter
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "asgi"
+#: Nothing listens there: the discard port, and root's.
+NOBODY = "redis://user:secret@127.0.0.1:9/0"
+
+
+def test_settings_have_defaults_and_empty_is_not_set() -> None:
+    """The defaults are what `tallygate up` serves."""
+    config = EnforcerConfig.from_env({"TALLYGATE_OWNER_URL": ""})
+    assert ("redis://127.0.0.1:16379/0", "policy.yaml") == (config.owner_url, config.policy_path)
+    config = EnforcerConfig.from_env(
+        {"TALLYGATE_OWNER_URL": "unix:///x", "TALLYGATE_POLICY": "p.yaml", "TALLYGATE_COPY_ID": "gw-1"}
+    )
+    assert ("unix:///x", "p.yaml", "gw-1") == (config.owner_url, config.policy_path, config.copy_id)
+
+
+def test_all_wrong_settings_are_named_at_once_and_no_address_is_shown() -> None:
+    """A password in an error message ends up in every log."""
+    with pytest.raises(ConfigError) as caught:
+        EnforcerConfig.from_env({"TALLYGATE_OWNER_URL": "http://u:secret@h", "TALLYGATE_COPY_ID": "a b"})
+    assert "TALLYGATE_OWNER_URL" in str(caught.value)
+    assert "TALLYGATE_COPY_ID" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("hostname", "copy_id"),
+    [("gw-17.example", "gw-17.example-42"), ("", "copy-42"), ("_ä b", "b-42"), ("x" * 99, "x" * 48 + "-42")],
+)
+def test_any_hostname_makes_a_valid_copy_id(hostname: str, copy_id: str) -> None:
+    """A copy must start wherever it is put."""
+    assert copy_id == default_copy_id(hostname, 42)
+
+
+def test_an_unreachable_owner_starts_degraded_says_so_once_and_decides(caplog: pytest.LogCaptureFixture) -> None:
+    """Starting a gateway must not depend on the limiter's owner, and its log must not fill with one outage."""
+    sinks: list[RecordingSink] = []
+
+    def sink(identity: CopyIdentity) -> RecordingSink:
+        sinks.append(RecordingSink())
+        return sinks[0]
+
+    config = EnforcerConfig(owner_url=NOBODY, policy_path=str(EXAMPLE / "policy.yaml"), copy_id="gw-1")
+    with caplog.at_level(logging.INFO, logger="enforcer"):
+        limiter = build_limiter(config, sink=sink)
+        verdicts = [limiter.check("marlow") for _ in range(30)]
+        limiter.close()
+    assert 10 == sum(verdict.allowed for verdict in verdicts)
+    assert {Source.DEGRADED} == {verdict.source for verdict in verdicts}
+    told = [record for record in caplog.records if getattr(record, "action", "") == "degrade_entered"]
+    assert 1 == len(told)
+    assert "secret" not in caplog.text
+    assert [True] == [change.entered for change in sinks[0].changes]
+    assert "secret" not in sinks[0].changes[0].owner + sinks[0].changes[0].cause
+
+
+def test_a_wrong_address_or_policy_is_an_error_at_build(tmp_path: Path) -> None:
+    """What no retry can mend must not start."""
+    good = str(EXAMPLE / "policy.yaml")
+    with pytest.raises(ConfigError):
+        build_limiter(EnforcerConfig(owner_url="redis://host:notaport/0", policy_path=good, copy_id="a"))
+    with pytest.raises(PolicyError):
+        build_limiter(EnforcerConfig(owner_url=NOBODY, policy_path=str(tmp_path / "none.yaml"), copy_id="a"))
+
+
+def test_the_example_is_ten_lines_and_its_policy_valid() -> None:
+    """The README sends every newcomer there first."""
+    assert 1 == load_policy(EXAMPLE / "policy.yaml").version
+    tree = ast.parse((EXAMPLE / "app.py").read_text())
+    lines = {node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt)}
+    assert len(lines) <= 10
+
+
+def test_clocks_move_as_they_should() -> None:
+    """A monotonic clock that goes back would refill for ever."""
+    clock = ManualClock()
+    before = (clock.monotonic_ns(), clock.unix_us())
+    clock.advance(1.5)
+    clock.step_wall(-10)
+    assert (before[0] + 1_500_000_000, before[1] - 8_500_000) == (clock.monotonic_ns(), clock.unix_us())
+    with pytest.raises(ValueError, match="never goes back"):
+        clock.advance(-1)
+    system = SystemClock()
+    assert system.monotonic_ns() <= system.monotonic_ns()
+    assert system.unix_us() > 1_700_000_000_000_000
