@@ -1,0 +1,231 @@
+"""The decisions of one copy between the request path and the log: which may be sealed now, and which are lost.
+
+Pure bookkeeping over (state, verdicts, time): no thread, no clock, no Kafka. Whatever comes in, each seq from 0 on
+comes out exactly once, either in a run or in a loss.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final
+
+from enforcer.types import Verdict
+
+_seq_of = attrgetter("seq")
+
+#: Causes of a loss, as they stand in the record.
+OVERFLOW: Final = "the log was away and the copy's memory for decisions was full"
+HOLE: Final = "the decision was numbered but never handed over"
+UNENCODABLE: Final = "the decision holds a value that the log has no room for"
+REFUSED: Final = "the broker refused the block"
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Decisions ``first_seq … first_seq + count - 1`` will never be on the log."""
+
+    first_seq: int
+    count: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Decisions of one block to be, without gaps; an empty one is a heartbeat that stands before `first_seq`."""
+
+    first_seq: int
+    verdicts: list[Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class BufferLimits:
+    """When a block is cut, and how long and how much is held back.
+
+    Attributes:
+        block_decisions: a block is cut as soon as it has so many decisions.
+        flush_s: a smaller one is cut once its first decision has waited so long.
+        heartbeat_s: an idle copy says so in an empty block after so long.
+        hold_back_s: how long later decisions wait for a missing one before it counts as lost.
+        max_held: most decisions that may wait, here and for the broker together; the newest are dropped beyond it.
+    """
+
+    block_decisions: int
+    flush_s: float
+    heartbeat_s: float
+    hold_back_s: float
+    max_held: int
+
+
+def take_head(captured: list[Verdict]) -> list[Verdict]:
+    """Take what has been captured so far, while other threads go on appending.
+
+    Each of the two statements is one step under the GIL, and appends only ever touch the end.
+    """
+    count = len(captured)
+    batch = captured[:count]
+    del captured[:count]
+    return batch
+
+
+class DecisionBuffer:
+    """Puts verdicts in order of seq and cuts them into runs. Not thread-safe: the shipping thread owns it."""
+
+    def __init__(self, limits: BufferLimits, *, now_s: float) -> None:
+        self._limits = limits
+        self._next_seq = 0
+        self._runs: deque[Run] = deque()
+        self._ahead: list[Verdict] = []
+        self._hole_since_s: float | None = None
+        self._oldest_s: float | None = None
+        self._last_cut_s = now_s
+        self._losses: list[Loss] = []
+        self._waiting = 0
+        self.taken = 0
+        """Verdicts that came in."""
+        self.lost = 0
+        """Decisions that are named in losses."""
+        self.late = 0
+        """Verdicts that came twice, or after they had been counted as lost: dropped, the record has its answer."""
+
+    @property
+    def next_seq(self) -> int:
+        """One past the last decision that is settled: in a run or in a loss."""
+        return self._next_seq
+
+    @property
+    def held(self) -> int:
+        """Decisions that wait here."""
+        return self._waiting + len(self._ahead)
+
+    def add(self, batch: list[Verdict], *, now_s: float, held_elsewhere: int = 0) -> None:
+        """Take verdicts, in whatever order several threads left them.
+
+        Args:
+            batch: what was captured since the last call.
+            now_s: monotonic time.
+            held_elsewhere: sealed decisions that the broker has not acknowledged.
+        """
+        self.taken += len(batch)
+        if batch:
+            if self._ahead or not _is_run(batch, self._next_seq):
+                batch = self._ahead + batch
+                batch.sort(key=_seq_of)
+                batch, self._ahead = self._split(batch)
+            self._append(batch, now_s, held_elsewhere)
+        self._watch_hole(now_s, held_elsewhere)
+
+    def cut(self, *, now_s: float, everything: bool = False, heartbeat: bool = True) -> list[Run]:
+        """Take the runs that are due: full ones, and a part-filled one that has waited.
+
+        Args:
+            now_s: monotonic time.
+            everything: take all that is here; a hole that is still open counts as lost.
+            heartbeat: whether an idle copy may say so now.
+        """
+        if everything and self._ahead:
+            self._give_up_hole(now_s, 0)
+        due = everything or (self._oldest_s is not None and now_s - self._oldest_s >= self._limits.flush_s)
+        runs: list[Run] = []
+        while self._runs and (due or len(self._runs) > 1 or self._is_full(self._runs[0])):
+            runs.append(self._take_run())
+        if heartbeat and not runs and not self._runs and now_s - self._last_cut_s >= self._limits.heartbeat_s:
+            runs.append(Run(self._next_seq, []))
+        if runs:
+            self._last_cut_s = now_s
+            self._waiting -= sum(len(run.verdicts) for run in runs)
+            self._oldest_s = now_s if self._runs else None
+        return runs
+
+    def lose(self, loss: Loss) -> None:
+        """Name decisions as lost that had already left in a run."""
+        self._note(loss)
+
+    def take_losses(self) -> list[Loss]:
+        """Take the losses since the last call; adjacent ones of one cause are one."""
+        losses, self._losses = self._losses, []
+        return losses
+
+    def _is_full(self, run: Run) -> bool:
+        return len(run.verdicts) >= self._limits.block_decisions
+
+    def _take_run(self) -> Run:
+        run = self._runs[0]
+        size = self._limits.block_decisions
+        if len(run.verdicts) <= size:
+            return self._runs.popleft()
+        self._runs[0] = Run(run.first_seq + size, run.verdicts[size:])
+        return Run(run.first_seq, run.verdicts[:size])
+
+    def _split(self, batch: list[Verdict]) -> tuple[list[Verdict], list[Verdict]]:
+        """Split sorted verdicts into the run that continues the record and what lies beyond a hole."""
+        expected = self._next_seq
+        run: list[Verdict] = []
+        ahead: list[Verdict] = []
+        beyond = -1
+        for verdict in batch:
+            if verdict.seq == expected:
+                run.append(verdict)
+                expected += 1
+            elif verdict.seq < expected or verdict.seq == beyond:
+                self.late += 1
+            else:
+                ahead.append(verdict)
+                beyond = verdict.seq
+        return run, ahead
+
+    def _append(self, run: list[Verdict], now_s: float, held_elsewhere: int) -> None:
+        """Settle a run that begins at `next_seq`: keep what there is room for, lose the rest."""
+        if not run:
+            return
+        first_seq = self._next_seq
+        self._next_seq += len(run)
+        room = max(self._limits.max_held - held_elsewhere - self._waiting, 0)
+        if room < len(run):
+            self._note(Loss(first_seq + room, len(run) - room, OVERFLOW))
+            run = run[:room]
+            if not run:
+                return
+        last = self._runs[-1] if self._runs else None
+        if last is not None and last.first_seq + len(last.verdicts) == first_seq:
+            last.verdicts.extend(run)
+        else:
+            self._runs.append(Run(first_seq, run))
+        self._waiting += len(run)
+        if self._oldest_s is None:
+            self._oldest_s = now_s
+
+    def _watch_hole(self, now_s: float, held_elsewhere: int) -> None:
+        if not self._ahead:
+            self._hole_since_s = None
+            return
+        if self._hole_since_s is None:
+            self._hole_since_s = now_s
+        is_old = now_s - self._hole_since_s >= self._limits.hold_back_s
+        if is_old or self.held + held_elsewhere > self._limits.max_held:
+            self._give_up_hole(now_s, held_elsewhere)
+
+    def _give_up_hole(self, now_s: float, held_elsewhere: int) -> None:
+        while self._ahead:
+            first = self._ahead[0].seq
+            self._note(Loss(self._next_seq, first - self._next_seq, HOLE))
+            self._next_seq = first
+            run, self._ahead = self._split(self._ahead)
+            self._append(run, now_s, held_elsewhere)
+        self._hole_since_s = None
+
+    def _note(self, loss: Loss) -> None:
+        self.lost += loss.count
+        last = self._losses[-1] if self._losses else None
+        if last is not None and last.cause == loss.cause and last.first_seq + last.count == loss.first_seq:
+            self._losses[-1] = Loss(last.first_seq, last.count + loss.count, loss.cause)
+        else:
+            self._losses.append(loss)
+
+
+def _is_run(batch: list[Verdict], first_seq: int) -> bool:
+    """Whether the verdicts are numbered ``first_seq, first_seq + 1, …`` as they stand."""
+    if batch[-1].seq != first_seq + len(batch) - 1:
+        return False
+    return [verdict.seq for verdict in batch] == list(range(first_seq, first_seq + len(batch)))

@@ -1,0 +1,200 @@
+"""One copy's record on its way: takes what was captured, cuts, seals, and fills the outbox. Sends nothing itself.
+
+The request path and the asker append to three lists from any thread; everything else belongs to the one thread that
+calls `step`. Time is an argument.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from enforcer.identity import CopyIdentity
+from enforcer.sink import DegradeChanged
+from enforcer.types import Verdict
+from stream.buffer import REFUSED, DecisionBuffer, Loss, take_head
+from stream.config import StreamConfig
+from stream.contract import control
+from stream.outbox import Letter, Outbox
+from stream.sealing import Fact, Sealer
+
+log = logging.getLogger("tallygate.stream")
+
+#: Grants and settlements that wait for the broker at most.
+MAX_FACTS: Final = 200_000
+#: Changes of degraded state that wait at most; the newest are dropped beyond it, their decisions say the same.
+_MAX_CHANGES: Final = 10_000
+
+
+class Shipper:
+    """The state behind a sink.
+
+    Attributes:
+        captured: verdicts; the request path appends.
+        facts: grants and settlements; the asker appends.
+        changes: changes of degraded state; the asker appends.
+        outbox: what is sealed and not delivered.
+    """
+
+    def __init__(self, config: StreamConfig, identity: CopyIdentity, *, now_s: float, unix_us: int) -> None:
+        self.captured: list[Verdict] = []
+        self.facts: list[Fact] = []
+        self.changes: list[DegradeChanged] = []
+        self.outbox = Outbox()
+        self.delivered = 0
+        """Decisions that the broker has acknowledged."""
+        self.facts_delivered = 0
+        self.facts_lost = 0
+        self._config = config
+        self._identity = identity
+        self._buffer = DecisionBuffer(config.buffer_limits, now_s=now_s)
+        self._sealer = Sealer(identity, max_message_bytes=config.max_message_bytes)
+        self._facts_flushed_s = now_s
+        self._facts_lost_told = 0
+        self._say(control.CopyStarted(copy_id=identity.copy_id, epoch=identity.epoch, at_us=unix_us))
+
+    @property
+    def taken(self) -> int:
+        """Verdicts that were captured so far."""
+        return self._buffer.taken + len(self.captured)
+
+    @property
+    def lost(self) -> int:
+        """Decisions that will never be on the log; each is named in a loss record."""
+        return self._buffer.lost
+
+    @property
+    def late(self) -> int:
+        """Verdicts that came twice, or after they had been counted as lost."""
+        return self._buffer.late
+
+    @property
+    def queued(self) -> int:
+        """Decisions that wait, here or for the broker."""
+        return len(self.captured) + self._buffer.held + self.outbox.decisions
+
+    def step(self, *, now_ns: int, unix_us: int, partitions: int | None, everything: bool = False) -> None:
+        """Move what is due into the outbox.
+
+        Args:
+            now_ns: the monotonic clock that dates the verdicts.
+            unix_us: the wall clock at the same moment.
+            partitions: of the grants topic; None while nobody has said, then facts wait.
+            everything: the copy ends: nothing may stay behind.
+        """
+        now_s = now_ns / 1e9
+        is_full = self._is_full()
+        held_elsewhere = self._config.max_held if is_full else self.outbox.decisions
+        self._buffer.add(take_head(self.captured), now_s=now_s, held_elsewhere=held_elsewhere)
+        runs = self._buffer.cut(now_s=now_s, everything=everything, heartbeat=not self.outbox.decisions)
+        for run in runs:
+            letters, losses = self._sealer.seal(run, sealed_at_us=unix_us, clock_offset_ns=unix_us * 1000 - now_ns)
+            for letter in letters:
+                self.outbox.put(letter)
+            for loss in losses:
+                self._buffer.lose(loss)
+        self._move_facts(now_s, partitions, everything=everything)
+        self._move_changes()
+        if everything or not self._is_full():
+            self._tell_losses(unix_us)
+        if everything:
+            self._say(
+                control.CopyStopped(
+                    copy_id=self._identity.copy_id,
+                    epoch=self._identity.epoch,
+                    at_us=unix_us,
+                    next_seq=self._buffer.next_seq,
+                )
+            )
+
+    def settle(self, letter: Letter) -> None:
+        """The broker has the letter."""
+        self.delivered += letter.decisions
+        self.facts_delivered += letter.facts
+
+    def refuse(self, letter: Letter) -> None:
+        """The broker will never take the letter: what it carries is lost, and the record will say so."""
+        self.facts_lost += letter.facts
+        if letter.decisions:
+            self._buffer.lose(Loss(letter.first_seq, letter.decisions, REFUSED))
+
+    def abandon(self) -> int:
+        """The copy ends: count what is left as lost and forget it; returns how many decisions that is."""
+        decisions = self.outbox.decisions
+        self._buffer.lost += decisions
+        self.facts_lost += self.outbox.facts + len(self.facts)
+        self.outbox.clear()
+        self.facts.clear()
+        return decisions
+
+    def drop_captured(self) -> int:
+        """Forget what was captured, because it cannot be shipped; returns how many verdicts that were."""
+        batch = take_head(self.captured)
+        self._buffer.taken += len(batch)
+        self._buffer.lost += len(batch)
+        return len(batch)
+
+    def _is_full(self) -> bool:
+        config, outbox = self._config, self.outbox
+        return outbox.bytes >= config.max_held_bytes or self._buffer.held + outbox.decisions >= config.max_held
+
+    def _move_facts(self, now_s: float, partitions: int | None, *, everything: bool) -> None:
+        count = len(self.facts)
+        if count > MAX_FACTS:
+            del self.facts[MAX_FACTS:count]
+            self.facts_lost += count - MAX_FACTS
+        is_due = everything or now_s - self._facts_flushed_s >= self._config.flush_s
+        if partitions is None or not self.facts or not is_due or self.outbox.bytes >= self._config.max_held_bytes:
+            return
+        count = len(self.facts)
+        facts = self.facts[:count]
+        del self.facts[:count]
+        letters, lost = self._sealer.facts(facts, partitions=partitions)
+        self.facts_lost += lost
+        self._facts_flushed_s = now_s
+        for letter in letters:
+            self.outbox.put(letter)
+
+    def _move_changes(self) -> None:
+        count = len(self.changes)
+        changes = self.changes[:count]
+        del self.changes[:count]
+        if changes and (self.outbox.bytes >= self._config.max_held_bytes or len(self.outbox) > _MAX_CHANGES):
+            log.warning("dropped %d changes of degraded state: the memory for the record is full", len(changes))
+            return
+        for change in changes:
+            self._say(
+                control.DegradeChanged(
+                    copy_id=self._identity.copy_id,
+                    epoch=self._identity.epoch,
+                    at_us=change.at_us,
+                    owner=_writable(change.owner),
+                    entered=change.entered,
+                    cause=_writable(change.cause),
+                )
+            )
+
+    def _tell_losses(self, unix_us: int) -> None:
+        copy_id, epoch = self._identity.copy_id, self._identity.epoch
+        for loss in self._buffer.take_losses():
+            self._say(
+                control.DecisionsLost(
+                    copy_id=copy_id,
+                    epoch=epoch,
+                    at_us=unix_us,
+                    first_seq=loss.first_seq,
+                    count=loss.count,
+                    cause=loss.cause,
+                )
+            )
+        if self.facts_lost > self._facts_lost_told:
+            self._facts_lost_told = self.facts_lost
+            self._say(control.FactsLost(copy_id=copy_id, epoch=epoch, at_us=unix_us, total=self.facts_lost))
+
+    def _say(self, event: control.AnyControlEvent) -> None:
+        self.outbox.put(self._sealer.control(event))
+
+
+def _writable(text: str) -> str:
+    """The text with escapes for what UTF-8 cannot write: a cause may quote anything."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,68 @@
+"""A stand-in for confluent-kafka's producer that a test steers by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from stream.contract.topics import TOPICS
+
+
+def fault(code: int, *, fatal: bool = False) -> KafkaError:
+    """An error as the client reports it."""
+    return KafkaError(code, "said by the test", fatal=fatal)
+
+
+@dataclass
+class FakeProducer:
+    """Holds what was produced until the test says what became of it."""
+
+    settings: dict[str, Any]
+    pending: list[dict[str, Any]] = field(default_factory=list)
+    topics: set[str] = field(default_factory=lambda: {topic.name for topic in TOPICS})
+    partitions: int = 4
+    is_away: bool = False
+    room: int = 10_000
+    raises: KafkaError | None = None
+    delivers: bool = False
+    delivered: list[dict[str, Any]] = field(default_factory=list)
+    purged: bool = False
+
+    def produce(self, topic: str, **message: Any) -> None:
+        if self.raises is not None:
+            raise KafkaException(self.raises)
+        if len(self.pending) >= self.room:
+            raise BufferError("Local: Queue full")
+        self.pending.append({"topic": topic, **message})
+
+    def poll(self, timeout: float) -> int:
+        if self.delivers:
+            self.deliver(len(self.pending))
+        return 0
+
+    def purge(self, *, in_queue: bool, in_flight: bool, blocking: bool) -> None:
+        self.purged = True
+        self.fail(len(self.pending), fault(KafkaError._PURGE_QUEUE))
+
+    def list_topics(self, *, timeout: float) -> Any:
+        if self.is_away:
+            raise KafkaException(fault(KafkaError._TRANSPORT))
+        listed = {
+            name: SimpleNamespace(error=None, partitions=dict.fromkeys(range(self.partitions))) for name in self.topics
+        }
+        return SimpleNamespace(topics=listed)
+
+    def deliver(self, count: int) -> None:
+        """The broker acknowledges the oldest `count` messages."""
+        for _ in range(count):
+            message = self.pending.pop(0)
+            self.delivered.append(message)
+            message["on_delivery"](None, None)
+
+    def fail(self, count: int, error: KafkaError) -> None:
+        """The client gives up the oldest `count` messages."""
+        for _ in range(count):
+            self.pending.pop(0)["on_delivery"](error, None)

@@ -1,0 +1,60 @@
+"""Settings of the log: read once, and every fault told at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from enforcer.errors import ConfigError
+from stream.config import StreamConfig
+
+
+def test_defaults_are_what_tallygate_up_serves() -> None:
+    """A newcomer sets nothing."""
+    config = StreamConfig.from_env({})
+    assert ("127.0.0.1:19092", 4, 2_000, 1.0) == (
+        config.bootstrap,
+        config.partitions,
+        config.block_decisions,
+        config.flush_s,
+    )
+
+
+def test_settings_are_read_and_empty_ones_are_not_set() -> None:
+    """A container platform passes empty variables."""
+    environ = {
+        "TALLYGATE_KAFKA": " kafka-1:9092,[::1]:9093 ",
+        "TALLYGATE_PARTITIONS": "12",
+        "TALLYGATE_FLUSH_S": "0.5",
+        "TALLYGATE_HEARTBEAT_S": "",
+    }
+    config = StreamConfig.from_env(environ)
+    assert ("kafka-1:9092,[::1]:9093", 12, 0.5, 5.0) == (
+        config.bootstrap,
+        config.partitions,
+        config.flush_s,
+        config.heartbeat_s,
+    )
+
+
+@pytest.mark.parametrize(
+    "bootstrap", ["kafka", "kafka:", "kafka:0", "kafka:99999", "http://kafka:9092", "a:1,,b:2", ":9"]
+)
+def test_address_of_another_form_is_a_clear_error(bootstrap: str) -> None:
+    """The client itself would only say that it cannot connect, for ever."""
+    with pytest.raises(ConfigError, match=r"TALLYGATE_KAFKA is .*; allowed: host:port"):
+        StreamConfig.from_env({"TALLYGATE_KAFKA": bootstrap})
+
+
+def test_all_faults_are_told_at_once() -> None:
+    """Nobody wants to restart a gateway five times to learn five mistakes."""
+    environ = {
+        "TALLYGATE_KAFKA": "nowhere",
+        "TALLYGATE_PARTITIONS": "four",
+        "TALLYGATE_FLUSH_S": "nan",
+        "TALLYGATE_BLOCK_DECISIONS": "70000",
+        "TALLYGATE_KAFKA_COMPRESSION": "gzip",
+    }
+    with pytest.raises(ConfigError) as caught:
+        StreamConfig.from_env(environ)
+    for name in environ:
+        assert f"{name} is " in str(caught.value)
