@@ -1,0 +1,206 @@
+"""The sentences that stand first on a page, and the text that support can send on. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+from zoneinfo import ZoneInfo
+
+from dashboard import formats
+from dashboard.rows import Busiest, Counts, Decision, PlanTerms
+from enforcer.core.sentences import explain_refusal
+from enforcer.types import Reason, Source
+
+Tone: TypeAlias = Literal["plain", "strong", "refused", "degraded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A piece of a sentence; the tone is for the eye only, the words say it all."""
+
+    text: str
+    tone: Tone = "plain"
+
+
+Sentence: TypeAlias = tuple[Phrase, ...]
+
+
+def plain(sentence: Iterable[Phrase]) -> str:
+    """The sentence as text."""
+    return "".join(phrase.text for phrase in sentence)
+
+
+def usage_sentence(
+    totals: Counts, span_words: str, busiest: Busiest | None, zone: ZoneInfo, *, now_us: int
+) -> Sentence:
+    """What a customer reads first: sent, refused with its share, and the busiest second."""
+    return (
+        Phrase("You sent "),
+        *_sent_and_refused(totals, span_words),
+        *_busiest(busiest, "Your", zone, now_us=now_us),
+    )
+
+
+def verdict_sentence(caller: str, totals: Counts, span_words: str) -> Sentence:
+    """What support reads first: who, how much, and what was refused for which reason."""
+    reasons = refusal_reasons(totals)
+    causes = [f"{formats.count(number)} {_CAUSES[reason]}" for reason, number in reasons]
+    return (
+        Phrase(caller, "strong"),
+        Phrase(" sent "),
+        *_sent_and_refused(totals, span_words, causes),
+    )
+
+
+def context_sentence(
+    plan: PlanTerms | None, busiest: Busiest | None, copies: int, totals: Counts, zone: ZoneInfo, *, now_us: int
+) -> Sentence:
+    """The second line for support: plan, busiest second, how many copies (k), how much was decided degraded."""
+    terms = "Its plan is not known yet." if plan is None else f"Its plan is {_terms(plan)}."
+    degraded = Phrase("Nothing was decided in degraded mode.")
+    if totals.degraded:
+        made = formats.plural(totals.degraded, "decision was made", "decisions were made")
+        degraded = Phrase(f"{made} in degraded mode.", "degraded")
+    reach = f" Its traffic reaches {formats.plural(copies, 'server', 'servers')} (k). " if totals.offered else " "
+    return (Phrase(terms), *_busiest(busiest, "Its", zone, now_us=now_us), Phrase(reach), degraded)
+
+
+def reach_line(copies: int) -> str:
+    """How many servers the traffic reaches (k), in words."""
+    servers = "one" if copies == 1 else formats.count(copies)
+    return f"Your traffic reaches {servers} of our servers."
+
+
+def listed_line(refused: int, listed: int) -> str:
+    """Above a list of refusals: how many of how many it shows."""
+    if not refused and not listed:
+        return "None in this span."
+    if listed >= refused:
+        return "All of them, newest first." if listed > 1 else "The only one."
+    return f"The last {formats.count(listed)} of {formats.count(refused)}, newest first."
+
+
+def refusal_reasons(totals: Counts) -> list[tuple[Reason, int]]:
+    """The reasons that occurred with their counts, most frequent first."""
+    found = [
+        (Reason.SPENT, totals.refused_spent),
+        (Reason.NEVER, totals.refused_never),
+        (Reason.EMERGENCY, totals.refused_emergency),
+        (Reason.CLOSED, totals.refused_closed),
+        (Reason.CEILING, totals.refused_ceiling),
+    ]
+    return sorted(((reason, number) for reason, number in found if number), key=lambda pair: -pair[1])
+
+
+def advice(reason: Reason) -> str:
+    """What a customer can do about refusals of one reason."""
+    return _ADVICE[reason]
+
+
+def source_words(source: Source) -> str:
+    """Who decided, in words."""
+    return _SOURCES[source]
+
+
+def why(decision: Decision, plan: PlanTerms | None, zone: ZoneInfo, *, at: bool = False) -> str:
+    """The one sentence about a decision; `at` puts its time into it.
+
+    Where the plan's figures have not arrived yet, only the reason is said: never figures that are not known.
+    """
+    when = formats.clock_ms(decision.at_us, zone) if at else None
+    if decision.allowed:
+        return f"Admitted at {when}." if when else "Admitted."
+    if plan is None:
+        return f"Refused{f' at {when}' if when else ''} {_CAUSES[decision.reason]}."
+    return explain_refusal(
+        reason=decision.reason,
+        cost=decision.cost_tokens,
+        rate_per_s=plan.rate_per_s,
+        burst=plan.burst,
+        retry_after_ms=decision.retry_after_ms,
+        at=when,
+    )
+
+
+def reply_text(
+    caller: str,
+    totals: Counts,
+    *,
+    span: tuple[str, str],
+    plan: PlanTerms | None,
+    busiest: Busiest | None,
+    refusals: Sequence[str],
+) -> str:
+    """A reply that support can copy and send: the numbers, the plan, and the refusals that were asked about."""
+    lines = [
+        "Hello,",
+        "",
+        f"From {span[0]} to {span[1]} your account {caller} sent "
+        f"{formats.plural(totals.offered, 'request', 'requests')}; "
+        + (f"{_refused_words(totals)}." if totals.refused else "none of them was refused."),
+    ]
+    if plan is not None:
+        lines.append(f"Your plan is {_terms(plan)}.")
+    if busiest is not None:
+        lines.append(f"Your busiest {busiest.unit} had {formats.plural(busiest.requests, 'request', 'requests')}.")
+    if refusals:
+        lines += ["", *refusals]
+    lines += [""] + [advice(reason) for reason, _ in refusal_reasons(totals)[:2]]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _sent_and_refused(totals: Counts, span_words: str, causes: Sequence[str] = ()) -> Sentence:
+    if not totals.offered:
+        return (Phrase("no requests", "strong"), Phrase(f" in {span_words}."))
+    sent = Phrase(formats.plural(totals.offered, "request", "requests"), "strong")
+    if not totals.refused:
+        return (sent, Phrase(f" in {span_words}; "), Phrase("none", "strong"), Phrase(" were refused."))
+    ending = f": {', '.join(causes)}." if causes else "."
+    return (sent, Phrase(f" in {span_words}; "), Phrase(_refused_words(totals), "refused"), Phrase(ending))
+
+
+def _refused_words(totals: Counts) -> str:
+    were = "was" if totals.refused == 1 else "were"
+    return f"{formats.count(totals.refused)} ({formats.share(totals.refused, totals.offered)}) {were} refused"
+
+
+def _busiest(busiest: Busiest | None, whose: str, zone: ZoneInfo, *, now_us: int) -> Sentence:
+    if busiest is None:
+        return ()
+    time = formats.moment if busiest.unit == "second" else formats.minute_of
+    return (
+        Phrase(f" {whose} busiest {busiest.unit} was "),
+        Phrase(formats.count(busiest.requests), "strong"),
+        Phrase(f", at {time(busiest.at_us, zone, now_us=now_us)}."),
+    )
+
+
+def _terms(plan: PlanTerms) -> str:
+    return formats.plan_terms(plan.name, plan.rate_per_s, plan.burst)
+
+
+_CAUSES: dict[Reason, str] = {
+    Reason.NONE: "for no reason that was recorded",
+    Reason.SPENT: "because the plan’s tokens were spent",
+    Reason.NEVER: "because of a cost above what the plan can ever hold",
+    Reason.EMERGENCY: "because the limiter could not be reached and the emergency budget was spent",
+    Reason.CLOSED: "because the limiter could not be reached and the route fails closed",
+    Reason.CEILING: "because the server was at its in-flight ceiling",
+}
+
+_SOURCES: dict[Source, str] = {
+    Source.LOCAL: "local: this server, from its own share",
+    Source.SHARED: "shared: the owner, asked for this request",
+    Source.DEGRADED: "degraded: this server alone, the owner was away",
+    Source.CAP: "cap: this server’s in-flight ceiling",
+}
+
+_ADVICE: dict[Reason, str] = {
+    Reason.NONE: "Send us the request id.",
+    Reason.SPENT: "Plan’s tokens spent: wait as long as Retry-After says, spread requests, or ask for a larger plan.",
+    Reason.NEVER: "Cost above the plan: split the request or ask for a larger plan; waiting will not help.",
+    Reason.EMERGENCY: "Limiter not reached: this was on our side; retry after the time in Retry-After.",
+    Reason.CLOSED: "Limiter not reached: this was on our side; retry after the time in Retry-After.",
+    Reason.CEILING: "Server full: this was not your plan; retry after the time in Retry-After.",
+}

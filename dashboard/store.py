@@ -1,0 +1,188 @@
+"""The way to the database for pages: a fixed catalogue, bound parameters, limits, and a row filter for each caller.
+
+Never writes, never builds SQL from a value, never keeps a handle after an error. Handles are lent for one request.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import clickhouse_connect
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from aggregator.config import ClickHouseDsn
+from aggregator.sql import load_queries
+from aggregator.store import StoreRefused, StoreUnavailable
+from aggregator.store_clickhouse import classify
+
+#: The tables that hold rows of callers. A query about one caller sees no other row of them, whatever its text says.
+TENANT_TABLES = ("conflicts", "decisions", "grants", "live", "settlements")
+#: First word of a query's name: who may run it.
+CALLER, FLEET, SUPPORT = "caller", "fleet", "support"
+
+#: Handles kept for reuse; more may be open at the same time, but only so many are kept.
+_KEPT_HANDLES = 8
+
+
+class RecordUnavailable(Exception):
+    """The record cannot be read now. The message is for the log; a page says only that it is so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one query may take; beyond it the server stops it.
+
+    Attributes:
+        seconds: run time.
+        result_rows: rows of the answer.
+        memory_bytes: memory of the query.
+        threads: how much of the machine it may have.
+        connect_s: how long to wait for the database to take a connection.
+    """
+
+    seconds: int = 5
+    result_rows: int = 200_000
+    memory_bytes: int = 2_000_000_000
+    threads: int = 2
+    connect_s: float = 2.0
+
+    def settings(self) -> dict[str, Any]:
+        """As settings of the server; `readonly` is not among them because it must come last."""
+        return {
+            "max_execution_time": self.seconds,
+            "timeout_overflow_mode": "throw",
+            "max_result_rows": self.result_rows,
+            "result_overflow_mode": "throw",
+            "max_memory_usage": self.memory_bytes,
+            "max_threads": self.threads,
+        }
+
+
+class Ask(Protocol):
+    """Runs one query of the catalogue."""
+
+    def __call__(self, name: str, **values: Any) -> Sequence[tuple[Any, ...]]:
+        """Its rows. Raises `RecordUnavailable`; `PermissionError` for a query that this reader may not run."""
+        ...
+
+
+class Record:
+    """Lends handles to the record: one for one request, thrown away after any error. Safe to share among threads."""
+
+    def __init__(self, dsn: ClickHouseDsn, limits: Limits) -> None:
+        self._dsn = dsn
+        self._limits = limits
+        self._catalogue = load_queries("dashboard.sql", "queries.sql")
+        self._free: list[Client] = []
+        self._lock = threading.Lock()
+
+    @property
+    def address(self) -> str:
+        """Where the record is, without user and password."""
+        return self._dsn.address
+
+    @contextmanager
+    def of_caller(self, caller: str) -> Iterator[Ask]:
+        """A reader of one caller's rows and of nothing else."""
+        with self._lent() as client:
+
+            def ask(name: str, **values: Any) -> Sequence[tuple[Any, ...]]:
+                self._permit(name, CALLER)
+                fence = {"additional_table_filters": row_filter(caller)}
+                return self._run(client, name, {**values, "caller": caller}, fence)
+
+            yield ask
+
+    @contextmanager
+    def of_fleet(self) -> Iterator[Ask]:
+        """A reader of what belongs to no caller."""
+        with self._lent() as client:
+
+            def ask(name: str, **values: Any) -> Sequence[tuple[Any, ...]]:
+                self._permit(name, FLEET)
+                return self._run(client, name, values, {})
+
+            yield ask
+
+    @contextmanager
+    def of_support(self) -> Iterator[Ask]:
+        """A reader across callers: only for requests that have shown the support role."""
+        with self._lent() as client:
+
+            def ask(name: str, **values: Any) -> Sequence[tuple[Any, ...]]:
+                self._permit(name, SUPPORT)
+                return self._run(client, name, values, {})
+
+            yield ask
+
+    def close(self) -> None:
+        """Close the handles that are not lent."""
+        with self._lock:
+            free, self._free = self._free, []
+        for client in free:
+            client.close()
+
+    def _permit(self, name: str, audience: str) -> None:
+        if name not in self._catalogue or not name.startswith(f"{audience}_"):
+            raise PermissionError(f"query {name!r} is not in the catalogue of {audience}")
+
+    def _run(
+        self, client: Client, name: str, values: Mapping[str, Any], settings: Mapping[str, Any]
+    ) -> Sequence[tuple[Any, ...]]:
+        allowed = {**self._limits.settings(), **settings, "readonly": 1}
+        try:
+            answer = client.query(self._catalogue[name].sql, parameters=dict(values), settings=allowed)
+        except (ClickHouseError, OSError) as error:
+            raise RecordUnavailable(f"{name}: {classify(self.address, error)}") from error
+        return [tuple(row) for row in answer.result_rows]
+
+    @contextmanager
+    def _lent(self) -> Iterator[Client]:
+        with self._lock:
+            client = self._free.pop() if self._free else None
+        client = client or self._connect()
+        try:
+            yield client
+        except BaseException:
+            client.close()
+            raise
+        with self._lock:
+            keep = len(self._free) < _KEPT_HANDLES
+            if keep:
+                self._free.append(client)
+        if not keep:
+            client.close()
+
+    def _connect(self) -> Client:
+        dsn = self._dsn
+        try:
+            return clickhouse_connect.get_client(
+                host=dsn.host,
+                port=dsn.port,
+                username=dsn.user,
+                password=dsn.password,
+                database=dsn.database,
+                secure=dsn.secure,
+                connect_timeout=self._limits.connect_s,
+                send_receive_timeout=self._limits.seconds + 5,
+                query_retries=0,
+                autogenerate_session_id=False,
+                dedicated_pool=True,
+            )
+        except (ClickHouseError, OSError) as error:
+            found: StoreUnavailable | StoreRefused = classify(self.address, error)
+            raise RecordUnavailable(str(found)) from error
+
+
+def row_filter(caller: str) -> str:
+    """The setting that shows one caller's rows only, table by table.
+
+    The name goes in as hexadecimal digits: no character of it can end a literal.
+    """
+    condition = f"caller = unhex(\\'{caller.encode().hex()}\\')"
+    return "{" + ", ".join(f"'{table}': '{condition}'" for table in TENANT_TABLES) + "}"

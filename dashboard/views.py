@@ -1,0 +1,181 @@
+"""From what the store answered to what a page shows: every number on a page is made here, once.
+
+Pure: no I/O, no clock; the same models feed the page, the CSV and the JSON, so their numbers cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from dashboard import formats, sentences
+from dashboard.charts import ChartRow, chart_rows
+from dashboard.completeness import Completeness, completeness, completeness_line
+from dashboard.rows import Busiest, CallerRecord, Counts, Decision, GrantFacts, PlanTerms
+from dashboard.sentences import Sentence
+from dashboard.spans import Bucket, Span
+from enforcer.identity import CopyIdentity, format_request_id
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What the viewer chose, and when he looked: the same frame and the same record give the same page."""
+
+    span: Span
+    zone: ZoneInfo
+    now_us: int
+    buckets: tuple[Bucket, ...]
+
+    @property
+    def from_us(self) -> int:
+        """Where the span begins."""
+        return self.buckets[0].start_s * 1_000_000
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """Both ends of the span as they are shown, with their offsets from UTC."""
+        return formats.full(self.from_us, self.zone), formats.full(self.now_us, self.zone)
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointRow:
+    """One endpoint's line of the table; `width` and `refused_width` are per cent of the busiest endpoint's bar."""
+
+    scope: str
+    counts: Counts
+    share: str
+    width: float
+    refused_width: float
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalRow:
+    """One refusal as it is listed, and what it opens to."""
+
+    request_id: str
+    at: str
+    at_iso: str
+    sentence: str
+    decision: Decision
+    plan: PlanTerms | None
+    grant: GrantLine | None
+
+
+@dataclass(frozen=True, slots=True)
+class GrantLine:
+    """The grant that a decision names, in words."""
+
+    facts: GrantFacts
+    issued: str
+    expires: str
+    spent: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallerView:
+    """All that a page about one caller shows, apart from its first sentence."""
+
+    caller: str
+    frame: Frame
+    plan: PlanTerms | None
+    totals: Counts
+    rows: tuple[ChartRow, ...]
+    endpoints: tuple[EndpointRow, ...]
+    refusals: tuple[RefusalRow, ...]
+    busiest: Busiest | None
+    copies: int
+    complete: Completeness
+    complete_line: str
+
+    @property
+    def terms(self) -> str | None:
+        """The plan in a few words; None while nothing is known of it."""
+        plan = self.plan
+        return None if plan is None else formats.plan_terms(plan.name, plan.rate_per_s, plan.burst)
+
+
+def caller_view(caller: str, frame: Frame, record: CallerRecord, grants: Sequence[GrantFacts] = ()) -> CallerView:
+    """Make the view of one caller from its record."""
+    totals = sum(record.endpoints.values(), Counts())
+    state = completeness(record.marks, now_us=frame.now_us, lost=record.lost)
+    zone, unit, now_us = frame.zone, frame.span.unit, frame.now_us
+    plan = record.steps[-1].plan if record.steps else record.last_plan
+    return CallerView(
+        caller=caller,
+        frame=frame,
+        plan=plan,
+        totals=totals,
+        rows=tuple(chart_rows(frame.buckets, record, plan, zone, unit, now_us=now_us, complete=state)),
+        endpoints=tuple(endpoint_rows(record.endpoints)),
+        refusals=tuple(refusal_row(decision, record, frame, grants) for decision in record.refusals),
+        busiest=record.busiest,
+        copies=record.copies_reached,
+        complete=state,
+        complete_line=completeness_line(state, zone, now_us=now_us),
+    )
+
+
+def usage_sentence(view: CallerView) -> Sentence:
+    """The first line of the customer's page."""
+    frame = view.frame
+    return sentences.usage_sentence(view.totals, frame.span.words, view.busiest, frame.zone, now_us=frame.now_us)
+
+
+def endpoint_rows(endpoints: dict[str, Counts]) -> list[EndpointRow]:
+    """The table by endpoint, busiest first."""
+    most = max((counts.offered for counts in endpoints.values()), default=0)
+    ordered = sorted(endpoints.items(), key=lambda pair: (-pair[1].offered, pair[0]))
+    return [
+        EndpointRow(
+            scope=scope,
+            counts=counts,
+            share=formats.share(counts.refused, counts.offered),
+            width=round(100 * counts.offered / most, 2) if most else 0,
+            refused_width=round(100 * counts.refused / most, 2) if most else 0,
+        )
+        for scope, counts in ordered
+    ]
+
+
+def refusal_row(decision: Decision, record: CallerRecord, frame: Frame, grants: Sequence[GrantFacts]) -> RefusalRow:
+    """One refusal with its sentence, the plan that it was measured by, and its grant."""
+    plan = plan_at(record, decision)
+    found = next((g for g in grants if g.grant_id == decision.grant_id and g.limit == decision.limit), None)
+    return RefusalRow(
+        request_id=format_request_id(CopyIdentity(decision.copy_id, decision.epoch), decision.seq),
+        at=formats.moment_ms(decision.at_us, frame.zone, now_us=frame.now_us),
+        at_iso=formats.iso(decision.at_us, frame.zone),
+        sentence=sentences.why(decision, plan, frame.zone),
+        decision=decision,
+        plan=plan,
+        grant=None if found is None else grant_line(found, frame),
+    )
+
+
+def grant_line(facts: GrantFacts, frame: Frame) -> GrantLine:
+    """One grant in words; what is not known yet is said to be so."""
+    if facts.spent_tokens is None:
+        spent = "not settled yet"
+    else:
+        spent = f"{formats.count(facts.spent_tokens)} of {formats.count(facts.size_tokens)}"
+        spent += " (final)" if facts.final else " so far"
+    return GrantLine(
+        facts=facts,
+        issued=formats.moment_ms(facts.issued_at_us, frame.zone, now_us=frame.now_us),
+        expires=formats.moment_ms(facts.expires_at_us, frame.zone, now_us=frame.now_us),
+        spent=spent,
+    )
+
+
+def plan_at(record: CallerRecord, decision: Decision) -> PlanTerms | None:
+    """The plan's figures when the decision was made: the last ones known of that name, or the next after it."""
+    at_s = decision.at_us // 1_000_000
+    named = [step for step in record.steps if step.plan.name == decision.plan]
+    before = [step.plan for step in named if step.step_s <= at_s]
+    if before:
+        return before[-1]
+    if named:
+        return named[0].plan
+    last = record.last_plan
+    return last if last is not None and last.name == decision.plan else None

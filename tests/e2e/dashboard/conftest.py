@@ -1,0 +1,163 @@
+"""The pages as a browser sees them: a seeded record, the dashboard on a port, headless Chromium."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import uvicorn
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+from aggregator.config import parse_dsn
+from aggregator.store_clickhouse import ClickHouseStore
+from dashboard.app import create_app
+from dashboard.config import DashboardConfig
+from dashboard.links import sign_in_link
+from dashboard.serve import bind
+from dashboard.sessions import Role
+from tests import seeding
+from tests.seeding import CallerSeed, Seeded
+from tests.services import unavailable
+
+SECRET = "a secret of the tests, long enough"
+ARTIFACTS = Path(__file__).resolve().parents[3] / "artifacts" / "pages"
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+ACME = CallerSeed(
+    "acme",
+    scopes=(
+        ("POST /v1/charges", 6.0),
+        ("GET /v1/charges/{id}", 3.0),
+        ("POST /v1/refunds", 1.0),
+        ("GET /v1/events", 2.0),
+    ),
+    copies=tuple(f"gw-{number:02d}" for number in range(1, 13)),
+    load=lambda minute: 400 if minute in (21, 22, 23, 47, 48) else 90 + 3 * (minute % 20),
+    never_every=900,
+    degraded_minutes=frozenset({33, 34}),
+)
+INITECH = CallerSeed("initech", load=lambda _: 0)
+
+
+@dataclass
+class Site:
+    """A dashboard that is served, and what is behind it."""
+
+    base: str
+    store: ClickHouseStore
+    seeded: Seeded
+    app: Any
+
+    def link(self, role: Role, caller: str | None = None) -> str:
+        """A sign-in link."""
+        return sign_in_link(self.base, SECRET, role, caller)
+
+    def add(self, requests: int, *, scope: str = "GET /v1/added", admitted: int = 0) -> None:
+        """More requests of acme in this minute, written as the worker would."""
+        minute_s, refused = int(time.time()) // 60 * 60, requests - admitted
+        self.store.command(
+            "INSERT INTO live (kind, caller, minute, scope, log_partition, version, offered, admitted, refused_spent) "
+            f"VALUES ('usage', 'acme', {minute_s}, '{scope}', 0, {requests}, {requests}, {admitted}, {refused})"
+        )
+
+
+@pytest.fixture(scope="module")
+def site(clickhouse_dsn: str) -> Iterator[Site]:
+    """An hour of acme up to now, served on a free port."""
+    name = f"browser_{uuid.uuid4().hex[:12]}"
+    dsn = urlsplit(clickhouse_dsn)._replace(path=f"/{name}").geturl()
+    seeded = seeding.decide([ACME, INITECH], now_us=time.time_ns() // 1_000, minutes=60)
+    seeding.write(dsn, seeded, late=["gw-03"])
+    app = create_app(DashboardConfig.from_env({"TALLYGATE_SECRET": SECRET, "TALLYGATE_CLICKHOUSE": dsn}))
+    listener = bind("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    store = ClickHouseStore.open(parse_dsn(dsn))
+    yield Site(f"http://127.0.0.1:{listener.getsockname()[1]}", store, seeded, app)
+    server.should_exit = True
+    thread.join(timeout=20)
+    listener.close()
+    store.command(f"DROP DATABASE IF EXISTS {name} SYNC")
+    store.close()
+
+
+@dataclass
+class Browser:
+    """Headless Chromium with the few things that the tests ask of it."""
+
+    driver: Any
+    faults: list[str] = field(default_factory=list)
+
+    def look(self, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+        """Set the size of the window and the colour scheme."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+
+    def js(self, script: str, *arguments: Any) -> Any:
+        """Run a script and return what it returns."""
+        return self.driver.execute_script(script, *arguments)
+
+    def text(self, selector: str) -> str:
+        """The text of the first element, blanks folded; empty if there is none."""
+        found = self.js("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
+        return re.sub(r"\s+", " ", str(found)).strip()
+
+    def until(self, holds: Callable[[], bool], what: str, *, within_s: float = 20) -> None:
+        """Wait until something holds; fail with `what` if it does not."""
+        deadline = time.monotonic() + within_s
+        while not holds():
+            if time.monotonic() > deadline:
+                pytest.fail(f"not within {within_s} s: {what}")
+            time.sleep(0.05)
+
+    def errors(self) -> list[str]:
+        """What the console complained of since the last time: scripts, loads, the content policy."""
+        return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] != "INFO"]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """One browser for the module; skipped (or failed, where required) with the reason if there is none."""
+    binary = next((path for name in _BROWSERS if (path := shutil.which(name))), None)
+    driver = shutil.which("chromedriver")
+    if binary is None or driver is None:
+        unavailable("there is no Chromium with its chromedriver (Debian: chromium, chromium-driver)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-background-networking",
+        "--no-first-run",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    running = webdriver.Chrome(options=options, service=Service(driver))
+    yield running
+    with contextlib.suppress(OSError):
+        running.quit()
+
+
+@pytest.fixture
+def browser(chromium: Any) -> Browser:
+    """The browser, signed out and at its desktop size."""
+    chromium.delete_all_cookies()
+    found = Browser(chromium)
+    found.look()
+    found.errors()
+    return found

@@ -1,0 +1,99 @@
+"""From rows to what is shown: sums, shares, plans and states."""
+
+from __future__ import annotations
+
+from dashboard.rows import CallerStep, CopyMark, Counts, GrantFacts, PlanTerms
+from dashboard.sentences import plain
+from dashboard.views import caller_view, usage_sentence
+from tests.unit.dashboard.records import NOW_US, STANDARD, frame, record, refusal
+
+MINUTE_S = NOW_US // 1_000_000
+
+
+def test_chart_and_table_have_the_same_sum() -> None:
+    """A picture that does not add up to the sentence above it is worth nothing."""
+    series = {MINUTE_S - 60 * n: Counts(offered=10 + n, admitted=9) for n in range(60)}
+    total = sum(series.values(), Counts())
+    view = caller_view("acme", frame(), record(series=series, endpoints={"GET /v1": total}))
+    assert view.totals.offered == sum(row.offered for row in view.rows)
+    assert view.totals.refused == sum(row.refused for row in view.rows)
+
+
+def test_the_limit_of_a_bar_is_the_rate_times_its_length() -> None:
+    """On the day that has 23 hours the plan allows less than on the others."""
+    now_us = 1_774_872_000_000_000  # 2026-03-30T12:00Z, the day after the change in Berlin
+    steps = [CallerStep(now_us // 1_000_000 - 900, STANDARD, 1, 1)]
+    view = caller_view("acme", frame("30d", "Europe/Berlin", now_us), record(steps=steps))
+    by_length = {row.seconds: row.limit for row in view.rows}
+    assert {86_400: 8_640_000.0, 82_800: 8_280_000.0} == by_length
+
+
+def test_a_change_of_plan_is_a_step_of_the_line() -> None:
+    """Before the change the old limit held: judging the past by today's plan makes wrong refusals of right ones."""
+    small = PlanTerms("small", 1.0, 2)
+    steps = [CallerStep(MINUTE_S - 1_800, small, 1, 1), CallerStep(MINUTE_S - 600, STANDARD, 1, 1)]
+    limits = [row.limit for row in caller_view("acme", frame(), record(steps=steps)).rows]
+    assert {60.0, 6_000.0} == set(limits)
+    assert 6_000.0 == limits[-11]
+    assert 60.0 == limits[-12]
+
+
+def test_a_bar_is_still_filling_until_every_copy_has_delivered_it() -> None:
+    """A late copy's requests are missing from the bars since it was last heard."""
+    marks = [CopyMark("a", 1, NOW_US - 1_000_000, False), CopyMark("b", 1, NOW_US - 150_000_000, False)]
+    filling = [row.filling for row in caller_view("acme", frame(), record(marks=marks)).rows]
+    assert [False, True, True, True, True] == filling[-5:]
+
+
+def test_no_copy_known_means_nothing_is_complete() -> None:
+    """Without a mark nothing is known of how far the record reaches."""
+    assert all(row.filling for row in caller_view("acme", frame(), record(marks=[])).rows)
+
+
+def test_a_refusal_is_explained_by_the_plan_of_its_time() -> None:
+    """The burst in the sentence is the one that was spent, not the one bought since."""
+    then, now = PlanTerms("standard", 10.0, 20), STANDARD
+    steps = [CallerStep(MINUTE_S - 1_200, then, 1, 1), CallerStep(MINUTE_S - 60, now, 1, 1)]
+    view = caller_view("acme", frame(), record(steps=steps, refusals=[refusal(NOW_US - 600_000_000)]))
+    assert "burst of 20 was spent" in view.refusals[0].sentence
+
+
+def test_a_refusal_whose_plan_is_not_known_yet_names_no_figure() -> None:
+    """The exact record may be ahead of the totals: a burst of 0 would be a lie."""
+    view = caller_view("acme", frame(), record(refusals=[refusal()]))
+    assert "Refused because the plan’s tokens were spent." == view.refusals[0].sentence
+
+
+def test_the_endpoint_table_is_ordered_and_drawn_by_the_busiest() -> None:
+    """Eyes go to the longest bar first."""
+    endpoints = {"b": Counts(offered=10, admitted=10), "a": Counts(offered=40, admitted=30)}
+    rows = caller_view("acme", frame(), record(endpoints=endpoints)).endpoints
+    assert ["a", "b"] == [row.scope for row in rows]
+    assert [(100.0, 25.0), (25.0, 0.0)] == [(row.width, row.refused_width) for row in rows]
+
+
+def test_a_grant_says_what_is_known_of_it() -> None:
+    """Not settled, settled so far, and final are three different answers to "where did my tokens go"."""
+
+    def spent(tokens: int | None, *, final: bool) -> str:
+        facts = GrantFacts("default", 9, 50, NOW_US, NOW_US, "gw-1", tokens, final)
+        row = caller_view("acme", frame(), record(refusals=[refusal()]), [facts]).refusals[0]
+        assert row.grant is not None
+        return row.grant.spent
+
+    assert "not settled yet" == spent(None, final=False)
+    assert "20 of 50 so far" == spent(20, final=False)
+    assert "50 of 50 (final)" == spent(50, final=True)
+
+
+def test_a_grant_of_another_limit_is_not_taken_for_this_one() -> None:
+    """Grant ids are unique per caller and limit only."""
+    facts = GrantFacts("other", 9, 50, NOW_US, NOW_US, "gw-1", 1, False)
+    assert caller_view("acme", frame(), record(refusals=[refusal()]), [facts]).refusals[0].grant is None
+
+
+def test_the_plan_of_an_idle_caller_is_the_last_one_known() -> None:
+    """Nothing was sent in the span, but what was bought is still known."""
+    view = caller_view("acme", frame(), record(last_plan=STANDARD))
+    assert "standard (100/s, bursts of 200)" == view.terms
+    assert "You sent no requests in the last hour." == plain(usage_sentence(view))
