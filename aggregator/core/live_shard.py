@@ -1,0 +1,153 @@
+"""The state of one source partition: what its log says up to one offset, minute by minute.
+
+Holds and names; the arithmetic is in `live_totals`. Never talks to Kafka or ClickHouse, never reads a clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from aggregator.core.live_tables import CallersTable, Interner, TotalsTable, grown
+from stream.contract.block import Int64s
+
+#: (copy_id, epoch): one copy in one life.
+CopyKey = tuple[str, int]
+#: (name, rate_per_s, burst).
+PlanKey = tuple[str, float, int]
+
+#: What a shard keeps in memory after a flush.
+KEPT_MINUTES, KEPT_ROWS, KEPT_COPIES, KEPT_NAMES = 10, 500_000, 10_000, 2_000_000
+
+_SCOPE_BITS = 24
+_SCOPE_MASK = (1 << _SCOPE_BITS) - 1
+_CODE_BITS, _VERSION_BITS = 8, 32
+
+
+class Minute:
+    """One minute's totals, and when it was last added to (as an offset)."""
+
+    __slots__ = ("callers", "fleet", "touched_at", "usage")
+
+    def __init__(self, touched_at: int) -> None:
+        self.usage = TotalsTable()
+        self.fleet = TotalsTable()
+        self.callers = CallersTable()
+        self.touched_at = touched_at
+
+    @property
+    def rows(self) -> int:
+        """How many rows it holds, of all kinds."""
+        return self.usage.index.count + self.fleet.index.count + self.callers.index.count
+
+    @property
+    def dirty(self) -> bool:
+        """Whether anything changed since the last cut."""
+        return self.usage.dirty or self.fleet.dirty or self.callers.dirty
+
+
+@dataclass(slots=True)
+class CopyMark:
+    """How far a copy's epoch has been counted: every seq below `next_seq` has been, or is a counted gap."""
+
+    next_seq: int = 0
+    sealed_at_us: int = 0
+    dirty: bool = False
+
+
+@dataclass(slots=True)
+class Shard:
+    """State of one source partition: everything up to, not including, `next_offset`.
+
+    `base` is the version at which this log began in the database: 0, unless the topic was deleted and made anew.
+    The version of what is written is `base + next_offset`.
+    """
+
+    partition: int
+    log_id: str
+    base: int
+    next_offset: int
+    minutes: dict[int, Minute] = field(default_factory=dict)
+    copies: dict[CopyKey, CopyMark] = field(default_factory=dict)
+    callers: Interner[str] = field(default_factory=Interner)
+    scopes: Interner[str] = field(default_factory=Interner)
+    plans: Interner[PlanKey] = field(default_factory=Interner)
+    cells: Interner[int] = field(default_factory=Interner)
+    fleet_cells: Interner[int] = field(default_factory=Interner)
+    #: An upper bound of the rows that changed since the last cut.
+    changed_rows: int = 0
+    #: Where the last cut was made; `next_offset` beyond it means that there is something to write.
+    cut_offset: int = -1
+    _scratch: Int64s = field(default_factory=lambda: np.zeros(64, np.int64))
+
+    def __post_init__(self) -> None:
+        self.cut_offset = self.next_offset
+
+    @property
+    def version(self) -> int:
+        """The version of rows that state what this shard holds now."""
+        return self.base + self.next_offset
+
+    @property
+    def rows(self) -> int:
+        """Rows held in memory."""
+        return sum(minute.rows for minute in self.minutes.values())
+
+    def skip_to(self, next_offset: int) -> None:
+        """Move past offsets that hold nothing to count: an unreadable block, or what retention has removed."""
+        self.next_offset = next_offset
+
+    def first_of(self, cell_ids: Int64s) -> Int64s:
+        """For each entry, the position of one fixed entry with the same id: groups without sorting."""
+        if len(self.cells) > self._scratch.size:
+            self._scratch = grown(self._scratch, len(self.cells))
+        positions = np.arange(cell_ids.size)
+        self._scratch[cell_ids] = positions
+        return self._scratch[cell_ids]
+
+
+def evict(shard: Shard, *, minutes: int = KEPT_MINUTES, rows: int = KEPT_ROWS, copies: int = KEPT_COPIES) -> None:
+    """Forget clean minutes and copies beyond these counts, longest untouched first; the last two minutes stay.
+
+    What was forgotten is loaded again when it is touched. Only to be called while nothing is being written.
+    """
+    by_age = sorted(shard.minutes.items(), key=lambda item: (item[1].touched_at, item[0]))
+    held = shard.rows
+    for number, minute in by_age[:-2]:
+        if len(shard.minutes) <= minutes and held <= rows:
+            break
+        if not minute.dirty:
+            held -= minute.rows
+            del shard.minutes[number]
+    if len(shard.copies) > copies:
+        oldest = sorted(shard.copies.items(), key=lambda item: item[1].sealed_at_us)[: len(shard.copies) - copies]
+        for key, mark in oldest:
+            if not mark.dirty:
+                del shard.copies[key]
+
+
+def is_outgrown(shard: Shard, *, names: int = KEPT_NAMES) -> bool:
+    """Whether a shard with nothing to write has named so much that it is better opened anew."""
+    return shard.cut_offset == shard.next_offset and len(shard.cells) + len(shard.callers) > names
+
+
+def cell_key(caller: Int64s, scope: Int64s) -> Int64s:
+    """One integer for (caller id, scope id)."""
+    return (caller << _SCOPE_BITS) | scope
+
+
+def split_cell(keys: Int64s) -> tuple[Int64s, Int64s]:
+    """(caller ids, scope ids) of cell keys."""
+    return keys >> _SCOPE_BITS, keys & _SCOPE_MASK
+
+
+def fleet_key(scope: int, policy_version: int, code: int) -> int:
+    """One integer for (scope id, policy version, code)."""
+    return (scope << (_VERSION_BITS + _CODE_BITS)) | (policy_version << _CODE_BITS) | code
+
+
+def split_fleet(key: int) -> tuple[int, int, int]:
+    """(scope id, policy version, code) of a fleet key."""
+    versioned = key >> _CODE_BITS
+    return versioned >> _VERSION_BITS, versioned & ((1 << _VERSION_BITS) - 1), key & ((1 << _CODE_BITS) - 1)

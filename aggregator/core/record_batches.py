@@ -1,0 +1,197 @@
+"""Blocks of decisions as Arrow columns for the exact record, cut so that each INSERT is one part.
+
+Works on whole columns: nothing here loops over decisions, reads a clock or talks to a database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from enforcer.types import Reason, Source
+from stream.contract.block import DecisionBlock, Int64s, UInt32s
+
+#: An INSERT of more rows would not be one part.
+MAX_ROWS = 1_000_000
+#: What the tables can hold: 1970-01-01 up to 2100-01-01, unix microseconds.
+END_OF_TIME_US = 4_102_444_800_000_000
+_DAY_US = 86_400_000_000
+_HASH_BYTES = 16
+_MAX_SOURCE = max(Source)
+_MAX_REASON = max(Reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows for one INSERT: at most 1,000,000, all of one partition of the table."""
+
+    table: str
+    rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedBlock:
+    """A block and where in the log it stands."""
+
+    block: DecisionBlock
+    log_partition: int
+    log_offset: int
+
+
+def why_unrecordable(block: DecisionBlock) -> str | None:
+    """What in a well-formed block the tables cannot hold, as a sentence; None if nothing.
+
+    Such a block would be refused by the database for ever, and stop the record of everybody.
+    """
+    if not 0 <= block.sealed_at_us < END_OF_TIME_US:
+        return f"sealed_at_us is {block.sealed_at_us}; allowed: a time from 1970 to 2099"
+    if len(block.prev_hash) != _HASH_BYTES or len(block.block_hash) != _HASH_BYTES:
+        return f"a hash is {len(block.prev_hash)} or {len(block.block_hash)} bytes long; allowed: {_HASH_BYTES}"
+    if block.count == 0:
+        return None
+    low, high = int(block.at_us.min()), int(block.at_us.max())
+    if low < 0 or high >= END_OF_TIME_US:
+        return f"at_us goes from {low} to {high}; allowed: times from 1970 to 2099"
+    if int((block.code >> 4).max()) > _MAX_SOURCE or int((block.code & 15).max()) > _MAX_REASON:
+        return f"code is up to {int(block.code.max())}; allowed: source 0 to {_MAX_SOURCE}, reason 0 to {_MAX_REASON}"
+    return None
+
+
+def decision_batches(placed: Sequence[PlacedBlock]) -> list[Batch]:
+    """All decisions of the blocks as rows of `decisions`, one batch a UTC day (or several of 1,000,000 rows)."""
+    full = [one for one in placed if one.block.count]
+    if not full:
+        return []
+    rows = pa.table(_decision_columns(full))
+    at_us = np.concatenate([one.block.at_us for one in full])
+    return [Batch("decisions", part) for part in cut(rows, at_us // _DAY_US)]
+
+
+def block_batches(placed: Sequence[PlacedBlock]) -> list[Batch]:
+    """One row of `blocks` for each block, empty ones too, one batch a month."""
+    if not placed:
+        return []
+    blocks = [one.block for one in placed]
+    sealed_at_us = np.array([block.sealed_at_us for block in blocks], dtype=np.int64)
+    rows = pa.table(
+        {
+            "copy_id": pa.array([block.copy_id for block in blocks], pa.string()),
+            "epoch": pa.array([block.epoch for block in blocks], pa.uint64()),
+            "first_seq": pa.array([block.first_seq for block in blocks], pa.uint64()),
+            "decisions": pa.array([block.count for block in blocks], pa.uint32()),
+            "sealed_at": times(sealed_at_us),
+            "prev_hash": pa.array([block.prev_hash for block in blocks], pa.binary(_HASH_BYTES)),
+            "block_hash": pa.array([block.block_hash for block in blocks], pa.binary(_HASH_BYTES)),
+            "log_partition": pa.array([one.log_partition for one in placed], pa.uint16()),
+            "log_offset": pa.array([one.log_offset for one in placed], pa.uint64()),
+        }
+    )
+    return [Batch("blocks", part) for part in cut(rows, months(sealed_at_us))]
+
+
+def times(unix_us: Int64s) -> pa.Array:
+    """Unix microseconds as a column of UTC times."""
+    return pa.array(unix_us, pa.timestamp("us", "UTC"))
+
+
+def months(unix_us: Int64s) -> Int64s:
+    """The calendar month (UTC) of each time, counted from 1970."""
+    return unix_us.astype("datetime64[us]").astype("datetime64[M]").astype(np.int64)
+
+
+def cut(rows: pa.Table, key: Int64s) -> Iterator[pa.Table]:
+    """Rows of equal key together, keys ascending, in pieces of at most 1,000,000; the order of rows stays."""
+    if int(key.min()) == int(key.max()):
+        pieces = [rows]
+    else:
+        pieces = [rows.take(pa.array(np.flatnonzero(key == value))) for value in np.unique(key)]
+    for piece in pieces:
+        for start in range(0, piece.num_rows, MAX_ROWS):
+            yield piece.slice(start, MAX_ROWS)
+
+
+class Names:
+    """A column of names in the making: each name once, and its number wherever it stands."""
+
+    def __init__(self, lists: Sequence[Sequence[str]]) -> None:
+        """Take one list of names per block; a name may stand in many of them."""
+        encoded = pa.array(list(chain.from_iterable(lists)), pa.string()).dictionary_encode()
+        width = (
+            np.int8 if len(encoded.dictionary) <= 127 else np.int16 if len(encoded.dictionary) <= 32_767 else np.int32
+        )
+        self._numbers = encoded.indices.to_numpy().astype(width)
+        self._dictionary = encoded.dictionary
+        sizes = [len(names) for names in lists]
+        self._starts = np.cumsum([0, *sizes[:-1]])
+
+    def pick(self, indexes: Sequence[UInt32s]) -> npt.NDArray[Any]:
+        """The numbers of the names that each block's index points to in the block's own list."""
+        places = np.concatenate([index + start for index, start in zip(indexes, self._starts, strict=True)])
+        numbers: npt.NDArray[Any] = self._numbers[places]
+        return numbers
+
+    def column(self, numbers: npt.NDArray[Any]) -> pa.DictionaryArray:
+        """A column with these numbers."""
+        return pa.DictionaryArray.from_arrays(pa.array(numbers), self._dictionary)
+
+    def repeated(self, counts: Int64s) -> pa.DictionaryArray:
+        """A column with the one name of each block as often as the block has rows."""
+        return self.column(np.repeat(self._numbers, counts))
+
+
+def _decision_columns(placed: Sequence[PlacedBlock]) -> dict[str, Any]:
+    blocks = [one.block for one in placed]
+    counts = np.array([block.count for block in blocks], dtype=np.int64)
+    sizes = np.array([len(block.bases.caller) for block in blocks], dtype=np.int64)
+    basis = np.concatenate([block.basis for block in blocks]) + np.repeat(np.cumsum(sizes) - sizes, counts)
+    code = np.concatenate([block.code for block in blocks])
+    return {
+        **_named_columns(blocks, basis),
+        "at": times(np.concatenate([block.at_us for block in blocks])),
+        **_identity_columns(placed, counts),
+        "allowed": pa.array((code & 15) == Reason.NONE),
+        "source": pa.array(code >> 4),
+        "reason": pa.array(code & 15),
+        "cost_tokens": pa.array(np.concatenate([block.cost for block in blocks])),
+        "remaining_tokens": pa.array(np.concatenate([block.remaining for block in blocks])),
+        "retry_after_ms": pa.array(np.concatenate([block.retry_after_ms for block in blocks])),
+        "policy_version": pa.array(np.concatenate([block.bases.policy_version for block in blocks])[basis]),
+        "grant_id": pa.array(np.concatenate([block.bases.grant_id for block in blocks])[basis]),
+        "k": pa.array(np.concatenate([block.bases.k for block in blocks])[basis]),
+    }
+
+
+def _named_columns(blocks: Sequence[DecisionBlock], basis: Int64s) -> dict[str, Any]:
+    """The columns of names."""
+    bases = [block.bases for block in blocks]
+    names = {
+        "caller": (Names([base.callers for base in bases]), [base.caller for base in bases]),
+        "scope": (Names([base.scopes for base in bases]), [base.scope for base in bases]),
+        "limit": (Names([base.limits for base in bases]), [base.limit for base in bases]),
+        "plan": (Names([[plan.name for plan in base.plans] for base in bases]), [base.plan for base in bases]),
+    }
+    return {column: book.column(book.pick(indexes)[basis]) for column, (book, indexes) in names.items()}
+
+
+def _identity_columns(placed: Sequence[PlacedBlock], counts: Int64s) -> dict[str, Any]:
+    """Who decided, under which number, and where in the log it stands."""
+    epoch = np.array([one.block.epoch for one in placed], dtype=np.uint64)
+    first_seq = np.array([one.block.first_seq for one in placed], dtype=np.uint64)
+    starts = (np.cumsum(counts) - counts).astype(np.uint64)
+    partition = np.array([one.log_partition for one in placed], dtype=np.uint16)
+    offset = np.array([one.log_offset for one in placed], dtype=np.uint64)
+    total = int(counts.sum())
+    return {
+        "copy_id": Names([[one.block.copy_id] for one in placed]).repeated(counts),
+        "epoch": pa.array(np.repeat(epoch, counts)),
+        # Wraps where the block's start in the batch is above its first number, and wraps back with the row's.
+        "seq": pa.array(np.arange(total, dtype=np.uint64) + np.repeat(first_seq - starts, counts)),
+        "log_partition": pa.array(np.repeat(partition, counts)),
+        "log_offset": pa.array(np.repeat(offset, counts)),
+    }

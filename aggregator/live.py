@@ -1,0 +1,281 @@
+"""The live totals' shell: takes messages one by one, keeps the state of each partition, and writes what changed.
+
+Knows nothing of Faust. A message is acknowledged only after the rows that cover it are stored; whatever is uncertain
+(a partition taken away, a write by another worker, a hole in the delivery) drops state and starts again from the
+table, and is never guessed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from aggregator.core.live_load import Moved, open_shard, put_copies, put_minutes
+from aggregator.core.live_rows import MAX_ROWS, Cut, cut, group_cuts
+from aggregator.core.live_shard import Shard, evict, is_outgrown
+from aggregator.core.live_totals import fold, missing
+from aggregator.live_ports import LiveStats, LogMessage, LogView
+from aggregator.live_store import LiveTable
+from aggregator.live_thread import NotWanted, TableThread
+from stream.contract.block import DecisionBlock
+from stream.contract.layout import MAX_DECISIONS, CorruptBlock
+
+log = logging.getLogger("tallygate.worker")
+
+#: Changed rows at which a shard is written before it takes more: one more block (a decision changes at most a usage,
+#: a caller and a fleet row) still fits into one INSERT then.
+_FULL_ROWS = MAX_ROWS - 3 * MAX_DECISIONS - 2
+_FULL_BYTES = 64 * 1024 * 1024
+_US_PER_S = 1_000_000
+
+
+@dataclass(slots=True)
+class _Open:
+    """A shard, and the messages that it has taken and that are not acknowledged yet."""
+
+    shard: Shard
+    held: deque[LogMessage] = field(default_factory=deque)
+    held_bytes: int = 0
+    #: Since when a message before the ones delivered has been awaited, on the job's clock.
+    torn_since: float | None = None
+
+
+Wanted = Callable[[], bool]
+
+
+class LiveJob:
+    """All partitions that this process has. Its methods run on one event loop, the table's in one thread."""
+
+    def __init__(
+        self,
+        table: LiveTable,
+        view: LogView,
+        *,
+        decode: Callable[[bytes], DecisionBlock],
+        now_s: Callable[[], float],
+        full_rows: int = _FULL_ROWS,
+        full_bytes: int = _FULL_BYTES,
+    ) -> None:
+        self._table = table
+        self._view = view
+        self._decode = decode
+        self._now_s = now_s
+        self._full_rows = full_rows
+        self._full_bytes = full_bytes
+        self._open: dict[int, _Open] = {}
+        self._generation = 0
+        self._closing = False
+        self._flushing = asyncio.Lock()
+        self._full = asyncio.Event()
+        self._stored = asyncio.Event()
+        self._thread = TableThread(now_s)
+        self.stats = LiveStats()
+        #: Partition -> offset before which everything is stored: what may be committed.
+        self.durable: dict[int, int] = {}
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """Partition -> the offset that is due next."""
+        return {partition: opened.shard.next_offset for partition, opened in self._open.items()}
+
+    @property
+    def blocked_since(self) -> float | None:
+        """Since when the database takes nothing, on the job's clock; None while it does."""
+        return self._thread.blocked_since
+
+    def torn_since(self) -> float | None:
+        """Since when the oldest missing message has been awaited; None if none is."""
+        return min((one.torn_since for one in self._open.values() if one.torn_since is not None), default=None)
+
+    async def take(self, message: LogMessage) -> None:
+        """Count one message, or leave it unacknowledged if it is not its turn.
+
+        Raises:
+            StoreRefused: the table is not what this release expects.
+        """
+        generation = self._generation
+
+        def wanted() -> bool:
+            return generation == self._generation and not self._closing
+
+        try:
+            while wanted() and not await self._take_in_turn(message, wanted):
+                pass
+        except NotWanted:
+            # Nothing of it was counted; whoever has the partition next is given the message again.
+            return
+
+    async def _take_in_turn(self, message: LogMessage, wanted: Wanted) -> bool:
+        """Whether the message is dealt with; if not, the state has moved and it is to be looked at again."""
+        opened = self._open.get(message.partition) or await self._open_partition(message.partition, wanted)
+        shard = opened.shard
+        if message.offset > shard.next_offset:
+            return await self._meet_hole(opened, message, wanted)
+        if message.offset < shard.next_offset:
+            self.stats.replays += 1
+            self._hold(opened, message)
+            return True
+        opened.torn_since = None
+        if self._is_full(opened):
+            await self._room(wanted)
+            return False
+        try:
+            await self._count(shard, message, wanted)
+        except Moved as error:
+            log.warning("%s; opening it anew", error)
+            self.stats.reopened += 1
+            del self._open[message.partition]
+            return False
+        self._hold(opened, message)
+        return True
+
+    async def _open_partition(self, partition: int, wanted: Wanted) -> _Open:
+        log_id = await self._view.log_id()
+        progress = await self._thread.call(self._table.progress, partition, wanted=wanted)
+        shard = open_shard(partition, log_id, progress)
+        recent = await self._thread.call(self._table.recent_copies, partition, wanted=wanted)
+        try:
+            put_copies(shard, [], recent)
+        except Moved:
+            # Written between the two reads. They are loaded one by one when they are heard of.
+            log.info("partition %d is still being written by another worker", partition)
+        opened = self._open[partition] = _Open(shard)
+        self.durable[partition] = shard.next_offset
+        log.info("partition %d: totals are stored up to offset %d", partition, shard.next_offset)
+        return opened
+
+    async def _count(self, shard: Shard, message: LogMessage, wanted: Wanted) -> None:
+        try:
+            block = self._decode(message.value)
+        except CorruptBlock as error:
+            self.stats.corrupt += 1
+            # A warning and no trace: the block is at fault, not this process, and the recorder keeps it.
+            log.warning("partition %d offset %d is not a block: %s; left out", shard.partition, message.offset, error)
+            shard.skip_to(message.offset + 1)
+            return
+        await self._load_missing(shard, block, wanted)
+        folded = fold(shard, block, message.offset)
+        self.stats.blocks += 1
+        self.stats.decisions += folded.counted
+        self.stats.duplicates += folded.duplicates
+        self.stats.missing_seqs += folded.gap
+
+    async def _load_missing(self, shard: Shard, block: DecisionBlock, wanted: Wanted) -> None:
+        minutes, copies = missing(shard, block)
+        if minutes:
+            usage, fleet, callers = await self._thread.call(
+                self._table.minutes, shard.partition, minutes, wanted=wanted
+            )
+            put_minutes(shard, minutes, usage=usage, fleet=fleet, callers=callers)
+        if copies:
+            rows = await self._thread.call(self._table.copies, shard.partition, copies, wanted=wanted)
+            put_copies(shard, copies, rows)
+
+    async def _meet_hole(self, opened: _Open, message: LogMessage, wanted: Wanted) -> bool:
+        """A message came before the one that is due: leave it, unless the broker no longer has what is due."""
+        shard = opened.shard
+        if opened.torn_since is None:
+            opened.torn_since = self._now_s()
+            log.warning("partition %d: offset %d came, %d is due", shard.partition, message.offset, shard.next_offset)
+        low = await self._view.low_watermark(shard.partition)
+        if not wanted() or message.offset > low:
+            return True
+        log.error(
+            "partition %d: the broker removed offsets %d to %d before they were counted; recorded as lost",
+            *(shard.partition, shard.next_offset, message.offset - 1),
+        )
+        span = (shard.partition, shard.next_offset, message.offset, int(message.timestamp_s * _US_PER_S))
+        await self._thread.call(self._table.write_loss, *span, wanted=wanted)
+        self.stats.lost_offsets += message.offset - shard.next_offset
+        shard.skip_to(message.offset)
+        return False
+
+    def _hold(self, opened: _Open, message: LogMessage) -> None:
+        if message.offset < self.durable.get(message.partition, 0):
+            message.ack()
+        else:
+            opened.held.append(message)
+            opened.held_bytes += len(message.value)
+
+    def _is_full(self, opened: _Open) -> bool:
+        held_bytes = sum(one.held_bytes for one in self._open.values())
+        full = opened.shard.changed_rows >= self._full_rows or held_bytes >= self._full_bytes
+        return full or (self._flushing.locked() and self._thread.blocked_since is not None)
+
+    async def _room(self, wanted: Wanted) -> None:
+        """Wait until something was written, or the message is not wanted any more."""
+        self._stored.clear()
+        self._full.set()
+        await self._stored.wait()
+        if not wanted():
+            raise NotWanted
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    async def run(self, interval_s: float) -> None:
+        """Write what changed every `interval_s`, earlier if a partition is full, until `stop_taking`.
+
+        Raises:
+            StoreRefused: the table is not what this release expects.
+        """
+        while not self._closing:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._full.wait(), interval_s)
+            self._full.clear()
+            await self.flush(wanted=lambda: True)
+
+    async def flush(self, *, wanted: Wanted) -> None:
+        """Write everything that changed so far, then acknowledge what it covers.
+
+        Raises:
+            NotWanted: the database is away and nobody wants to wait any more.
+            StoreRefused: the table is not what this release expects.
+        """
+        async with self._flushing:
+            changed = {p: one for p, one in self._open.items() if one.shard.next_offset > one.shard.cut_offset}
+            for group in group_cuts(cut(one.shard) for one in changed.values()):
+                started_s = self._now_s()
+                self.stats.rows += await self._thread.call(self._table.write, group, wanted=wanted)
+                self.stats.flushes += 1
+                self.stats.flush_s = self._now_s() - started_s
+                for one in group:
+                    self._settle(one, changed[one.partition])
+            self._stored.set()
+
+    def _settle(self, stored: Cut, opened: _Open) -> None:
+        """What follows from a stored cut: acknowledge, forget what need not be kept."""
+        if self._open.get(stored.partition) is not opened:
+            # Taken away meanwhile. The rows are true all the same; what they cover is for the next owner to say.
+            return
+        self.durable[stored.partition] = stored.next_offset
+        while opened.held and opened.held[0].offset < stored.next_offset:
+            message = opened.held.popleft()
+            opened.held_bytes -= len(message.value)
+            message.ack()
+        if is_outgrown(opened.shard):
+            del self._open[stored.partition]
+        else:
+            evict(opened.shard)
+
+    def drop_all(self) -> None:
+        """The partitions were taken away, or may have been: forget everything about them."""
+        if self._open:
+            log.info("partitions %s were taken away; dropping what is not written of them", sorted(self._open))
+        self._generation += 1
+        self._open.clear()
+        self.durable.clear()
+        self._stored.set()
+
+    def stop_taking(self) -> None:
+        """From now on leave every message unacknowledged."""
+        self._closing = True
+        self._full.set()
+        self._stored.set()
+
+    def close(self) -> None:
+        """End the thread; what was not flushed is taken again after a restart."""
+        self._thread.close()

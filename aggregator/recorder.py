@@ -1,0 +1,188 @@
+"""The recorder: reads the log and writes the exact record, and nothing else. The dullest code in the house.
+
+Never computes a total, and never commits an offset before the rows below it are stored. Ended at any point, it reads
+again from the last commit, and rows that were stored already are the same rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from types import FrameType
+
+from aggregator.config import AggregatorConfig
+from aggregator.core.pending import Pending
+from aggregator.dead_letters import DeadLetterTopic
+from aggregator.log_reader import LogReader, LogUnavailable
+from aggregator.logs import configure
+from aggregator.migrate import MigrationError
+from aggregator.start import StartFailed, wait_for_services
+from aggregator.store import StoreRefused, StoreUnavailable
+from aggregator.store_clickhouse import ClickHouseStore
+from aggregator.writer import Writer
+from enforcer.clock import SystemClock
+from enforcer.errors import ConfigError
+from stream.contract.topics import CONTROL, DECISIONS, GRANTS
+
+#: Messages fetched at a time: few enough that one fetch cannot pass the bound on what is held by much.
+_MESSAGES = 64
+_POLL_S = 0.02
+#: With both buffers full for so long the database is slow or away, and reading stops.
+_STUCK_S = 0.5
+#: How long a stop waits for what was read to be stored, before it leaves it to the next start.
+_STOP_S = 15.0
+
+
+class Recorder:
+    """Moves the log into the record, one flush behind the other.
+
+    At any time at most two flushes are held: one that is being written, one that is being filled.
+
+    Args:
+        config: broker, group, sizes.
+        writer: where flushes go.
+        log: where it says what it does.
+        unix_us: wall time, for the date on dead letters.
+    """
+
+    def __init__(
+        self, config: AggregatorConfig, writer: Writer, log: logging.Logger, *, unix_us: Callable[[], int]
+    ) -> None:
+        self._flush_s = config.flush_ms / 1000
+        self._flush_decisions = config.flush_decisions
+        self._writer = writer
+        self._log = log
+        self._unix_us = unix_us
+        self._pending = Pending()
+        self._first_at_s = 0.0
+        self._full_since_s: float | None = None
+        self._reader = LogReader(
+            config.kafka,
+            config.recorder_group,
+            [DECISIONS.name, GRANTS.name, CONTROL.name],
+            session_timeout_ms=config.session_timeout_ms,
+            on_revoked=self._revoked,
+            log=log,
+        )
+        self.recorded_decisions = 0
+
+    def run(self, stop: threading.Event) -> None:
+        """Record until told to stop; then store and commit what was read.
+
+        Raises:
+            StoreRefused: the database will never take some rows.
+            LogUnavailable: the broker refuses this reader for good.
+        """
+        try:
+            while not stop.is_set():
+                self.step()
+            self._finish()
+        finally:
+            self._writer.abandon()
+            self._reader.close()
+
+    def step(self) -> None:
+        """Read what is there, and hand on what is due. Takes a few hundredths of a second when there is nothing."""
+        now_s = time.monotonic()
+        if self._pending.decisions < self._flush_decisions:
+            self._full_since_s = None
+            self._reader.resume()
+            self._read(_MESSAGES, _POLL_S)
+        else:
+            self._hold(now_s)
+        self._commit_written(wait=False)
+        if self._due(time.monotonic()) and not self._writer.busy:
+            self._hand_on()
+
+    def _read(self, most: int, timeout_s: float) -> None:
+        was_empty = self._pending.empty
+        for message in self._reader.read(most, timeout_s):
+            reason = self._pending.take(
+                *message.place, key=message.key, value=message.value, seen_at_us=self._unix_us()
+            )
+            if reason is not None:
+                self._log.warning("dead letter %s[%d]@%d: %s", *message.place, reason)
+        if was_empty and not self._pending.empty:
+            self._first_at_s = time.monotonic()
+
+    def _hold(self, now_s: float) -> None:
+        """Both buffers are full: wait for the writer, and stay in the group meanwhile."""
+        if self._full_since_s is None:
+            self._full_since_s = now_s
+        if now_s - self._full_since_s < _STUCK_S:
+            self._writer.wait(_POLL_S)
+            return
+        self._reader.pause()
+        # What was on its way already may still come; it is taken, and nothing more follows.
+        self._read(_MESSAGES, 10 * _POLL_S)
+
+    def _due(self, now_s: float) -> bool:
+        if self._pending.empty:
+            return False
+        return self._pending.decisions >= self._flush_decisions or now_s - self._first_at_s >= self._flush_s
+
+    def _hand_on(self) -> None:
+        flush, self._pending = self._pending, Pending()
+        self._writer.start(flush)
+
+    def _commit_written(self, *, wait: bool) -> None:
+        written = self._writer.take_written()
+        if written is not None:
+            self.recorded_decisions += written.decisions
+            self._reader.commit(written.next_offsets, wait=wait)
+
+    def _finish(self) -> None:
+        """Store and commit what was read, as far as the database allows within a short time."""
+        until_s = time.monotonic() + _STOP_S
+        while (self._writer.busy or not self._pending.empty) and time.monotonic() < until_s:
+            if self._writer.busy:
+                self._writer.wait(_POLL_S)
+                self._commit_written(wait=True)
+            else:
+                self._hand_on()
+        if self._writer.busy or not self._pending.empty:
+            self._log.warning(
+                "stopped before everything that was read was stored: it is not acknowledged, and the "
+                "next start reads it again"
+            )
+
+    def _revoked(self) -> None:
+        """Partitions went to another member: what is not committed is its to record."""
+        self._pending = Pending()
+        self._writer.abandon()
+
+
+def main(environ: Mapping[str, str] | None = None) -> int:
+    """Run until SIGTERM or SIGINT: 0 then, 1 if it could not start or go on, 2 for wrong settings."""
+    log = configure("recorder")
+    try:
+        config = AggregatorConfig.from_env(environ)
+    except ConfigError as fault:
+        log.error("%s", fault)  # noqa: TRY400  (the message is for the operator; a traceback would hide it)
+        return 2
+    stop = threading.Event()
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    try:
+        wait_for_services(config, log, stop)
+        writer = Writer(lambda: ClickHouseStore.open(config.clickhouse), DeadLetterTopic(config.kafka, log), log)
+        recorder = Recorder(config, writer, log, unix_us=SystemClock().unix_us)
+        log.info("recording %s into %s as %s", config.kafka, config.clickhouse.address, config.recorder_group)
+        recorder.run(stop)
+    except (ConfigError, StartFailed, MigrationError, StoreRefused, StoreUnavailable, LogUnavailable) as fault:
+        log.error("%s", fault)  # noqa: TRY400  (the message is for the operator; a traceback would hide it)
+        return 1
+    log.info("stopped; recorded %d decisions since the start", recorder.recorded_decisions)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
