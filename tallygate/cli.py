@@ -1,0 +1,165 @@
+"""The console command ``tallygate``: reads its words, loads what they need, and turns known faults into one clear line.
+
+Holds no logic of its own, and loads nothing before it knows that it is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tallygate.engines.errors import EngineError
+
+#: Subcommands that are one process of the system each: settings come from the environment.
+_PROCESSES = {
+    "recorder": ("aggregator.recorder", "write the exact record from Kafka to ClickHouse"),
+    "worker": ("aggregator.worker", "keep the live totals (a Faust worker)"),
+    "dashboard": ("dashboard.serve", "serve the pages"),
+    "topics": ("tallygate.topics", "create Kafka's topics"),
+    "migrate": ("aggregator.migrate", "bring ClickHouse's tables to this release"),
+}
+_OWN_PACKAGES = frozenset({"enforcer", "stream", "aggregator", "dashboard", "tallygate"})
+_WRONG_CALL = 2
+_INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code: 0 done, 1 failed, 2 wrong call or settings, 130 interrupted."""
+    options = _parser().parse_args(argv)
+    try:
+        return int(_run(options))
+    except _known_faults() as error:
+        sys.stderr.write(f"tallygate: {error}\n")
+        return 1
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in _OWN_PACKAGES:
+            raise
+        sys.stderr.write(
+            f"tallygate: {options.command} needs the package {package!r}: pip install 'tallygate[local]'\n"
+        )
+        return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def _run(options: argparse.Namespace) -> int:
+    command: str = options.command
+    if command in _PROCESSES:
+        return int(_load(_PROCESSES[command][0]).main())
+    if command == "policy":
+        return int(_load("enforcer.policies.check").main(["check", *options.files]))
+    if command == "link":
+        return int(
+            _load("tallygate.link").print_link(role=options.role, caller=options.caller, base_url=options.base_url)
+        )
+    if command == "demo":
+        demo = _load("tallygate.demo.run")
+        return int(
+            demo.run(
+                seconds=options.seconds,
+                rate_per_s=options.rate,
+                copies=options.copies,
+                report=options.report,
+                options=_stack_options(options),
+            )
+        )
+    return int(_load("tallygate.foreground").run_up(_stack_options(options)))
+
+
+def _known_faults() -> tuple[type[Exception], ...]:
+    """Asked for only once something was raised: loading the enforcer takes longer than ``--help``."""
+    enforcer_error: type[Exception] = _load("enforcer.errors").EnforcerError
+    return (EngineError, enforcer_error)
+
+
+def _load(module: str) -> Any:
+    return importlib.import_module(module)
+
+
+def _stack_options(options: argparse.Namespace) -> Any:
+    return _load("tallygate.up").StackOptions(
+        owner_port=options.owner_port,
+        kafka_port=options.kafka_port,
+        clickhouse_port=options.clickhouse_port,
+        dashboard_port=options.dashboard_port,
+        broker=options.broker,
+        data_dir=options.data_dir,
+        partitions=options.partitions,
+        workers=options.workers,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tallygate", description="A rate limiter that can account for itself.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    up = commands.add_parser("up", help="run everything on this machine, until Ctrl-C")
+    _add_stack(up)
+    demo = commands.add_parser(
+        "demo", help="the same, with a fleet of gateways, real traffic, and a count that must agree"
+    )
+    demo.add_argument("--seconds", type=_positive, default=30.0, metavar="N", help="how long to send requests (30)")
+    demo.add_argument(
+        "--rate", type=_positive, default=400.0, metavar="R", help="requests per second, all callers (400)"
+    )
+    demo.add_argument("--copies", type=_count, default=4, metavar="N", help="gateway processes (4)")
+    demo.add_argument("--report", type=Path, metavar="FILE", help="write the final count as JSON")
+    _add_stack(demo)
+    for name, (_, text) in _PROCESSES.items():
+        commands.add_parser(name, help=text, description=f"{text}; settings are TALLYGATE_… in the environment")
+    link = commands.add_parser("link", help="print an address that signs someone in to the pages")
+    link.add_argument("--role", choices=["customer", "support"], help="customer with --caller, else support")
+    link.add_argument("--caller", metavar="NAME", help="whose usage a customer sees")
+    link.add_argument("--base-url", metavar="URL", help="where the pages are; default: of the running `tallygate up`")
+    policy = commands.add_parser("policy", help="check policy files")
+    checks = policy.add_subparsers(dest="action", required=True, metavar="ACTION")
+    check = checks.add_parser("check", help="report all faults of policy files, with their lines")
+    check.add_argument("files", nargs="+", metavar="FILE")
+    return parser
+
+
+def _add_stack(parser: argparse.ArgumentParser) -> None:
+    ports = parser.add_argument_group("ports", "all on 127.0.0.1; 0 takes a free one")
+    ports.add_argument("--owner-port", type=_port, default=16379, metavar="PORT", help="Valkey (16379)")
+    ports.add_argument("--kafka-port", type=_port, default=19092, metavar="PORT", help="Kafka (19092)")
+    ports.add_argument("--clickhouse-port", type=_port, default=18123, metavar="PORT", help="ClickHouse, HTTP (18123)")
+    ports.add_argument("--dashboard-port", type=_port, default=8321, metavar="PORT", help="the pages (8321)")
+    parser.add_argument(
+        "--broker",
+        choices=["embedded", "kafka"],
+        default="embedded",
+        help="kafka is Apache Kafka on the installed Java",
+    )
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="keep log and tables there (with --broker kafka)")
+    parser.add_argument("--partitions", type=_count, default=4, metavar="N", help="of every topic (4)")
+    parser.add_argument("--workers", type=_count, default=1, metavar="N", help="Faust workers (1)")
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port; allowed: 0 to 65535")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1_024:
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: a whole number from 1 to 1024")
+    return int(text)
+
+
+def _positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: a number above 0")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())
