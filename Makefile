@@ -1,0 +1,41 @@
+# The commands of this project. Each does all of its own set-up.
+.DEFAULT_GOAL := help
+PY := .venv/bin/python
+DEMO_ARGS ?=
+TEST_ARGS ?=
+
+.PHONY: help setup setup-services demo up test check bench lock format
+
+help: ## list the commands
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: ## the Python environment in .venv
+	@scripts/setup.sh
+
+setup-services: ## the same, and what the tests drive: Chromium, Redis, Apache Kafka
+	@scripts/setup.sh services
+
+demo: setup ## everything on this machine, a fleet, real traffic, the pages, and a count that must agree
+	@$(PY) -m tallygate demo $(DEMO_ARGS)
+
+up: setup ## everything on this machine, until Ctrl-C
+	@$(PY) -m tallygate up
+
+test: setup-services ## the whole test suite on real engines
+	@$(PY) -m pytest $(TEST_ARGS)
+
+check: setup ## linters, types, import rules
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+
+bench: setup-services ## every benchmark, one table each
+	@for name in check wire owner pipeline; do $(PY) -m benchmarks.$$name || exit 1; done
+
+lock: ## compile the hashed requirement files from pyproject.toml
+	@scripts/lock.sh
+
+format: setup ## let ruff put the code in order
+	@.venv/bin/ruff check --fix
+	@.venv/bin/ruff format

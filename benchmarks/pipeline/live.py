@@ -1,0 +1,134 @@
+"""Live: copies decide at a steady rate, everything else keeps up, and afterwards every decision is accounted for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+
+import httpx
+import numpy as np
+
+from benchmarks.pipeline.measures import Database, cpu_s, difference
+from benchmarks.report import Result
+from dashboard.links import sign_in_link
+from tallygate.up import LocalStack
+
+#: Consumers join their groups in the first seconds; freshness is judged after them.
+_WARM_UP_S = 6.0
+_SAMPLE_S = 0.25
+_DRAINED_S = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the copies do."""
+
+    rate_per_s: float
+    seconds: float
+    copies: int
+    callers: int
+
+
+class _Watch:
+    """Samples freshness and page times from a thread while the traffic runs."""
+
+    def __init__(self, stack: LocalStack, load: Load) -> None:
+        self.live_s: list[float] = []
+        self.record_s: list[float] = []
+        self.page_s: list[float] = []
+        self._stack = stack
+        self._load = load
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(30)
+
+    def _run(self) -> None:
+        database = Database(self._stack.environ["TALLYGATE_CLICKHOUSE"])
+        link = sign_in_link(self._stack.dashboard_url, self._stack.secret, "customer", caller="acct_00040")
+        with httpx.Client(follow_redirects=True, timeout=30) as pages:
+            pages.get(link).raise_for_status()
+            started_s = time.monotonic()
+            while not self._stop.wait(_SAMPLE_S):
+                warm = time.monotonic() - started_s > _WARM_UP_S
+                live, record = database.live_sealed_us(self._load.copies), database.record_sealed_us(self._load.copies)
+                now_us = time.time_ns() // 1000
+                if warm and live is not None and record is not None:
+                    self.live_s.append((now_us - live) / 1e6)
+                    self.record_s.append((now_us - record) / 1e6)
+                before_s = time.perf_counter()
+                pages.get(f"{self._stack.dashboard_url}/usage").raise_for_status()
+                self.page_s.append(time.perf_counter() - before_s)
+        database.close()
+
+
+def measure(stack: LocalStack, load: Load) -> tuple[list[Result], list[str]]:
+    """Run the load; returns the figures, and what did not add up."""
+    cpu_before = {name: cpu_s(pid) for name, pid in stack.processes.items()}
+    watch = _Watch(stack, load)
+    truth = _decide(stack, load)
+    watch.stop()
+    cpu_after = {name: cpu_s(pid) for name, pid in stack.processes.items()}
+    database = Database(stack.environ["TALLYGATE_CLICKHOUSE"])
+    decisions = int(truth["decisions"])
+    caught_up_s = _wait_drained(database, decisions)
+    stack.check()
+    counts = np.array([truth["admitted"], truth["refused"]], dtype=np.int64)
+    raw, live = (
+        difference(counts, database.raw_by_caller(load.callers)),
+        difference(counts, database.live_by_caller(load.callers)),
+    )
+    rate = decisions / truth["seconds"]
+    results = [
+        Result("live_per_s", rate, "decisions/s", ">= 120000" if load.rate_per_s >= 120_000 else None, ">= 200000"),
+        Result("live_seconds", truth["seconds"], "s"),
+        Result("live_lost", max(raw.lost, live.lost), "decisions", "<= 0"),
+        Result("live_doubled", max(raw.doubled, live.doubled), "decisions", "<= 0"),
+        Result("freshness_p50_s", float(np.percentile(watch.live_s, 50)), "s"),
+        Result("freshness_p99_s", float(np.percentile(watch.live_s, 99)), "s", "<= 3", "<= 1.5"),
+        Result("record_freshness_p99_s", float(np.percentile(watch.record_s, 99)), "s", "<= 3", "<= 1.5"),
+        Result("caught_up_s", caught_up_s, "s after the last decision"),
+        Result("page_p95_ms", float(np.percentile(watch.page_s, 95)) * 1000, "ms", None, "<= 300"),
+        Result("record_bytes", database.bytes_per_decision(), "B/decision on disk", "<= 12", "<= 8"),
+        Result("cpu_copies", truth["cpu_s"] / truth["seconds"], "cores"),
+        *(
+            Result(f"cpu_{name.replace(' ', '_')}", (cpu_after[name] - before) / truth["seconds"], "cores")
+            for name, before in cpu_before.items()
+        ),
+    ]
+    database.close()
+    faults = [f"the record: {raw.lost} lost, {raw.doubled} doubled"] if raw.lost or raw.doubled else []
+    faults += [f"the live totals: {live.lost} lost, {live.doubled} doubled"] if live.lost or live.doubled else []
+    faults += [f"the copies lost {truth['lost']} decisions"] if truth["lost"] else []
+    if rate < 0.98 * load.rate_per_s:
+        faults.append(f"the copies reached {rate:,.0f} decisions/s of {load.rate_per_s:,.0f}")
+    return results, faults
+
+
+def _decide(stack: LocalStack, load: Load) -> dict[str, float]:
+    settings = stack.environ
+    command = [
+        *(sys.executable, "-m", "benchmarks.pipeline.traffic"),
+        *("--bootstrap", settings["TALLYGATE_KAFKA"], "--partitions", settings["TALLYGATE_PARTITIONS"]),
+        *("--rate", str(load.rate_per_s), "--seconds", str(load.seconds)),
+        *("--copies", str(load.copies), "--callers", str(load.callers)),
+    ]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    truth: dict[str, float] = json.loads(done.stdout)
+    return truth
+
+
+def _wait_drained(database: Database, decisions: int) -> float:
+    started_s = time.monotonic()
+    while time.monotonic() - started_s < _DRAINED_S:
+        if database.raw_count() >= decisions and database.live_count() >= decisions:
+            break
+        time.sleep(0.1)
+    return time.monotonic() - started_s

@@ -1,0 +1,148 @@
+"""docker-compose.yml and the image, held against the code: no engine is needed to see that they disagree."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from aggregator.config import AggregatorConfig, ClickHouseDsn
+from dashboard.config import DashboardConfig
+from stream.config import StreamConfig
+from tallygate import cli
+from tallygate.engines.apache_kafka import MESSAGE_MAX_BYTES
+from tallygate.engines.kafka_jars import KAFKA_VERSION
+from tests import containers
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+OURS = sorted(name for name, service in SERVICES.items() if service["image"].startswith("tallygate:"))
+ENGINES = sorted(set(SERVICES) - set(OURS))
+_VARIABLE = re.compile(r"\$\{(\w+):\?[^}]*\}")
+_FILLED = {"TALLYGATE_SECRET": "s" * 32, "CLICKHOUSE_PASSWORD": "Pass-word_1"}
+
+
+def _environ(name: str) -> dict[str, str]:
+    """The environment of a service, as compose would fill it."""
+    given: dict[str, str] = SERVICES[name].get("environment", {})
+    return {key: _VARIABLE.sub(lambda found: _FILLED[found[1]], value) for key, value in given.items()}
+
+
+def test_every_part_of_the_system_is_there() -> None:
+    """The file is how a reader runs the whole thing."""
+    assert ENGINES == ["clickhouse", "kafka", "valkey"]
+    assert OURS == ["dashboard", "migrate", "recorder", "topics", "worker"]
+    assert SERVICES["worker"]["deploy"]["replicas"] == 2
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_commands_are_commands_of_ours(name: str) -> None:
+    """A renamed subcommand would leave a container that restarts for ever."""
+    options = cli._parser().parse_args(SERVICES[name]["command"])
+    assert options.command == SERVICES[name]["command"][0]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_settings_are_read_by_the_code(name: str) -> None:
+    """A misspelt setting is silently the default, which is this machine and not the container beside."""
+    code = "\n".join(
+        path.read_text()
+        for package in ("enforcer", "stream", "aggregator", "dashboard")
+        for path in (ROOT / package).glob("config.py")
+    )
+    assert {setting for setting in _environ(name) if f'"{setting}"' not in code} == set()
+
+
+def test_settings_are_valid_and_lead_to_the_other_services() -> None:
+    """The code itself judges them, as it will in the container."""
+    for name in ("recorder", "worker", "migrate"):
+        config = AggregatorConfig.from_env(_environ(name))
+        assert config.kafka == "kafka:9092"
+        assert config.clickhouse == ClickHouseDsn(
+            "clickhouse", 8123, "tallygate", SERVICES["clickhouse"]["environment"]["CLICKHOUSE_USER"], "Pass-word_1"
+        )
+        assert config.partitions >= SERVICES["worker"]["deploy"]["replicas"]
+    assert StreamConfig.from_env(_environ("topics")).bootstrap == "kafka:9092"
+    dashboard = DashboardConfig.from_env(_environ("dashboard"))
+    assert (dashboard.host, dashboard.port) == ("0.0.0.0", 8321)
+
+
+def test_published_ports_are_the_defaults_of_the_settings_and_of_this_machine_only() -> None:
+    """A gateway on this machine needs no settings; nobody beyond it reaches an open Kafka."""
+    published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+    assert published == {
+        "valkey": ["127.0.0.1:16379:6379"],
+        "kafka": ["127.0.0.1:19092:19092"],
+        "clickhouse": ["127.0.0.1:18123:8123"],
+        "dashboard": ["127.0.0.1:8321:8321"],
+    }
+    defaults = AggregatorConfig.from_env({})
+    assert (defaults.kafka, defaults.clickhouse.port) == ("127.0.0.1:19092", 18123)
+    assert "OUTSIDE://127.0.0.1:19092" in SERVICES["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+
+
+def test_images_are_pinned_and_the_ones_that_the_tests_use() -> None:
+    """What is tested is what is deployed; "latest" is something else every week."""
+    assert {name: SERVICES[name]["image"] for name in ENGINES} == {
+        "valkey": containers.VALKEY_IMAGE,
+        "kafka": containers.KAFKA_IMAGE,
+        "clickhouse": containers.CLICKHOUSE_IMAGE,
+    }
+    assert all(re.search(r":\d+\.\d+", SERVICES[name]["image"]) for name in ENGINES)
+    assert SERVICES["kafka"]["image"].endswith(f":{KAFKA_VERSION}")
+    assert int(SERVICES["kafka"]["environment"]["KAFKA_MESSAGE_MAX_BYTES"]) == MESSAGE_MAX_BYTES
+
+
+def test_clickhouse_image_is_of_the_embedded_engines_version() -> None:
+    """Two releases differ in what they deduplicate; the tests run on one of them."""
+    locked = re.search(r"^chdb-core==(\d+\.\d+)\.", (ROOT / "requirements" / "dev.txt").read_text(), re.MULTILINE)
+    assert locked is not None
+    assert containers.CLICKHOUSE_IMAGE.endswith(f":{locked[1]}")
+
+
+def test_services_wait_for_what_they_need() -> None:
+    """A condition on a service without a health check never comes true."""
+    for name, service in SERVICES.items():
+        for needed, how in service.get("depends_on", {}).items():
+            assert needed in SERVICES, f"{name} waits for {needed}"
+            if how["condition"] == "service_healthy":
+                assert "healthcheck" in SERVICES[needed]
+            else:
+                assert how["condition"] == "service_completed_successfully"
+                assert SERVICES[needed]["restart"] == "on-failure"
+    assert all("healthcheck" in SERVICES[name] for name in (*ENGINES, "dashboard"))
+
+
+def test_no_secret_is_in_the_file_and_every_one_is_in_the_sample() -> None:
+    """A default password is the password."""
+    text = (ROOT / "docker-compose.yml").read_text()
+    asked = set(_VARIABLE.findall(text))
+    assert set(re.findall(r"\$\{(\w+)", text)) == asked
+    sample = re.findall(r"^(\w+)=(.*)$", (ROOT / ".env.example").read_text(), re.MULTILINE)
+    assert dict.fromkeys(asked, "") == dict(sample)
+    assert ".env" in (ROOT / ".gitignore").read_text().split()
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_our_containers_have_no_rights_to_spare(name: str) -> None:
+    """They need a network and nothing else."""
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["build"] == {"context": ".", "dockerfile": "docker/Dockerfile"}
+
+
+def test_image_installs_what_is_locked_copies_what_exists_and_is_not_root() -> None:
+    """Files that the builder cannot see fail the build on the reader's machine, not here."""
+    text = (ROOT / "docker" / "Dockerfile").read_text()
+    assert re.search(r"^FROM python:3\.11-slim", text, re.MULTILINE)
+    assert "--require-hashes" in text
+    assert re.search(r"^USER (?!0|root)\S+", text, re.MULTILINE)
+    visible = set(re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
+    copied = re.findall(r"^COPY (\S+) ", text, re.MULTILINE)
+    assert set(copied) == visible
+    assert [] == [name for name in copied if not (ROOT / name).exists()]
