@@ -9,7 +9,8 @@ from selenium.webdriver.common.keys import Keys
 
 from dashboard.store import RecordUnavailable
 from enforcer.identity import CopyIdentity, format_request_id
-from tests.e2e.dashboard.conftest import ARTIFACTS, Browser, Site
+from tests.browser import Browser
+from tests.e2e.dashboard.conftest import ARTIFACTS, Site
 
 pytestmark = pytest.mark.browser
 

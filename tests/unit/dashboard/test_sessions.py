@@ -22,7 +22,8 @@ def test_a_link_signs_in_whom_it_was_made_for() -> None:
     assert Session("customer", "o'brien & söhne/7") == read_link(SECRET, token, max_age_s=60)
 
 
-@pytest.mark.parametrize("place", [0, 5, -1])
+# Not the last character: some of its bits are padding, and a change of those alone is the same token.
+@pytest.mark.parametrize("place", [0, 5, -2])
 def test_an_altered_token_signs_nobody_in(place: int) -> None:
     """One character changed is another token."""
     token = list(sign_link(SECRET, ACME))
