@@ -12,7 +12,7 @@ from tallygate.demo.load import Seen
 
 #: The exact record, and the live totals that the pages read: both must agree with the client.
 _RAW = """
-SELECT caller, countIf(allowed), countIf(NOT allowed), uniqExact(copy_id)
+SELECT caller, countIf(allowed), countIf(NOT allowed), uniqExact(copy_id), countIf(source = 'degraded')
 FROM decisions FINAL GROUP BY caller
 """
 _LIVE = """
@@ -23,7 +23,10 @@ FROM live FINAL WHERE kind = 'usage' GROUP BY caller
 
 @dataclass(frozen=True, slots=True)
 class CallerCount:
-    """One caller, counted three times: by the client, in the raw record, in the live totals."""
+    """One caller, counted three times: by the client, in the raw record, in the live totals.
+
+    `decided_alone` is how many of the recorded decisions a copy made without the owner, which did not answer in time.
+    """
 
     caller: str
     sent: int
@@ -34,6 +37,7 @@ class CallerCount:
     live_admitted: int
     live_refused: int
     k: int
+    decided_alone: int
 
     @property
     def fault(self) -> str | None:
@@ -55,12 +59,12 @@ class CallerCount:
 
 def count(seen: Mapping[str, Seen], store: Store) -> list[CallerCount]:
     """Read both counts of the record and put them beside what the client saw, one row a caller."""
-    raw = {caller: (int(admitted), int(refused), int(k)) for caller, admitted, refused, k in store.rows(_RAW)}
+    raw = {caller: tuple(int(number) for number in numbers) for caller, *numbers in store.rows(_RAW)}
     live = {caller: (int(admitted), int(refused)) for caller, admitted, refused in store.rows(_LIVE)}
     counts = []
     for caller in sorted({*seen, *raw, *live}):
         client = seen.get(caller, Seen())
-        admitted, refused, k = raw.get(caller, (0, 0, 0))
+        admitted, refused, k, decided_alone = raw.get(caller, (0, 0, 0, 0))
         live_admitted, live_refused = live.get(caller, (0, 0))
         counts.append(
             CallerCount(
@@ -73,6 +77,7 @@ def count(seen: Mapping[str, Seen], store: Store) -> list[CallerCount]:
                 live_admitted=live_admitted,
                 live_refused=live_refused,
                 k=k,
+                decided_alone=decided_alone,
             )
         )
     return counts

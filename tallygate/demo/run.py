@@ -20,6 +20,9 @@ from tallygate.up import LocalStack, StackOptions
 _CHECK_S = 0.25
 #: How long the record may take to hold everything once the traffic has ended.
 _SETTLE_S = 45.0
+#: How long the live totals may take to hear of every gateway before the traffic starts.
+_ON_RECORD_S = 20.0
+_COPIES_HEARD = "SELECT uniqExact(copy_id) FROM live FINAL WHERE kind = 'copy'"
 #: How often a line of progress is written where there is no terminal to rewrite it on.
 _LINE_EVERY_S = 5.0
 
@@ -39,6 +42,7 @@ def run(
         fleet = Fleet(copies, settings=stack.environ, log_dir=stack.log_dir)
         try:
             fleet.wait_ready()
+            asyncio.run(_wait_on_record(stack, fleet, copies))
             sys.stdout.write(_welcome(stack, copies, rate_per_s, seconds))
             load = Load(fleet.addresses, rate_per_s=rate_per_s)
             started_s = time.monotonic()
@@ -57,6 +61,24 @@ def _both(stack: LocalStack, fleet: Fleet) -> Callable[[], None]:
         fleet.check()
 
     return check
+
+
+async def _wait_on_record(stack: LocalStack, fleet: Fleet, copies: int) -> None:
+    """Return once the live totals have heard of every gateway, so that the pages are right from the first request.
+
+    A worker needs some seconds to join its group. Goes on after a while in any case: the count does not need it.
+    """
+    store = await asyncio.to_thread(ClickHouseStore.connect, stack.environ["TALLYGATE_CLICKHOUSE"])
+    try:
+        until_s = time.monotonic() + _ON_RECORD_S
+        while time.monotonic() < until_s:
+            stack.check()
+            fleet.check()
+            if int((await asyncio.to_thread(store.rows, _COPIES_HEARD))[0][0]) >= copies:
+                return
+            await asyncio.sleep(_CHECK_S)
+    finally:
+        store.close()
 
 
 async def _drive(load: Load, seconds: float, check: Callable[[], None]) -> None:
@@ -121,7 +143,12 @@ def _verdict(counts: list[CallerCount], took_s: float, report: Path | None) -> i
         write_report(report, counts, seconds=took_s)
         sys.stdout.write(f"written to {report}\n")
     faults = [row.fault for row in counts if row.fault is not None]
-    total = sum(row.sent for row in counts)
+    total, alone = sum(row.sent for row in counts), sum(row.decided_alone for row in counts)
+    if alone:
+        sys.stdout.write(
+            f"{alone:,} of them were decided by a gateway alone, because the owner did not answer in time: "
+            "that happens on a busy machine\n"
+        )
     if not faults:
         sys.stdout.write(f"equal: {total:,} requests, {total:,} decisions, to the last one\n")
         return 0
