@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from aggregator.app import build_app
 from aggregator.config import AggregatorConfig
+from aggregator.core.acceptance import accept_block
 from aggregator.live import LiveJob
 from aggregator.live_store import LiveStore
 from aggregator.live_thread import NotWanted
@@ -32,7 +33,6 @@ from aggregator.status import StatusLine
 from aggregator.store import StoreRefused, StoreUnavailable
 from aggregator.store_clickhouse import ClickHouseStore
 from enforcer.errors import ConfigError
-from stream.contract.codec import decode_block
 from stream.contract.topics import DECISIONS
 
 log = logging.getLogger("tallygate.worker")
@@ -82,7 +82,7 @@ class _Worker:
         # The group is the table's own: a new database reads the log from its beginning, whatever another has read.
         group = f"{self._config.worker_group}-{table_id}"
         view = KafkaView(self._config.kafka, DECISIONS.name)
-        job = LiveJob(table, view, decode=decode_block, now_s=time.monotonic)
+        job = LiveJob(table, view, decode=accept_block, now_s=time.monotonic)
         app = build_app(self._config, job, group=group)
         try:
             await app.start()

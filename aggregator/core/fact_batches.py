@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from aggregator.core.record_batches import END_OF_TIME_US, Batch, PlacedBlock, cut, decision_batches, months
+from aggregator.core.acceptance import END_OF_TIME_US
+from aggregator.core.record_batches import Batch, PlacedBlock, cut, decision_batches, months
 from stream.contract.facts import FactBlock
 
 _MEMBER = re.compile(r"(?P<copy_id>[^/]+)/(?P<epoch>[0-9]{1,20})\Z")

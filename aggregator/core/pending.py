@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aggregator.core.acceptance import accept_block
 from aggregator.core.fact_batches import (
     DeadLetter,
     PlacedControl,
@@ -19,8 +20,8 @@ from aggregator.core.fact_batches import (
     why_control_unrecordable,
     why_facts_unrecordable,
 )
-from aggregator.core.record_batches import Batch, PlacedBlock, block_batches, decision_batches, why_unrecordable
-from stream.contract.codec import CorruptBlock, decode_block
+from aggregator.core.record_batches import Batch, PlacedBlock, block_batches, decision_batches
+from stream.contract.codec import CorruptBlock
 from stream.contract.control import decode_control
 from stream.contract.facts import decode_facts
 from stream.contract.topics import CONTROL, DECISIONS, GRANTS
@@ -78,7 +79,8 @@ class Pending:
     def _taken(self, topic: str, partition: int, offset: int, value: bytes) -> str | None:
         try:
             if topic == DECISIONS.name:
-                return self._take_block(PlacedBlock(decode_block(value), partition, offset))
+                self._take_block(PlacedBlock(accept_block(value), partition, offset))
+                return None
             if topic == GRANTS.name:
                 return self._take_facts(PlacedFacts(decode_facts(value), partition, offset))
             if topic == CONTROL.name:
@@ -87,12 +89,9 @@ class Pending:
             return str(fault)
         raise ValueError(f"topic is {topic!r}; allowed: {DECISIONS.name}, {GRANTS.name}, {CONTROL.name}")
 
-    def _take_block(self, placed: PlacedBlock) -> str | None:
-        reason = why_unrecordable(placed.block)
-        if reason is None:
-            self.blocks.append(placed)
-            self.decisions += placed.block.count
-        return reason
+    def _take_block(self, placed: PlacedBlock) -> None:
+        self.blocks.append(placed)
+        self.decisions += placed.block.count
 
     def _take_facts(self, placed: PlacedFacts) -> str | None:
         reason = why_facts_unrecordable(placed.facts)

@@ -14,17 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from enforcer.types import Reason, Source
+from enforcer.types import Reason
 from stream.contract.block import DecisionBlock, Int64s, UInt32s
 
 #: An INSERT of more rows would not be one part.
 MAX_ROWS = 1_000_000
-#: What the tables can hold: 1970-01-01 up to 2100-01-01, unix microseconds.
-END_OF_TIME_US = 4_102_444_800_000_000
 _DAY_US = 86_400_000_000
 _HASH_BYTES = 16
-_MAX_SOURCE = max(Source)
-_MAX_REASON = max(Reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +38,6 @@ class PlacedBlock:
     block: DecisionBlock
     log_partition: int
     log_offset: int
-
-
-def why_unrecordable(block: DecisionBlock) -> str | None:
-    """What in a well-formed block the tables cannot hold, as a sentence; None if nothing.
-
-    Such a block would be refused by the database for ever, and stop the record of everybody.
-    """
-    if not 0 <= block.sealed_at_us < END_OF_TIME_US:
-        return f"sealed_at_us is {block.sealed_at_us}; allowed: a time from 1970 to 2099"
-    if len(block.prev_hash) != _HASH_BYTES or len(block.block_hash) != _HASH_BYTES:
-        return f"a hash is {len(block.prev_hash)} or {len(block.block_hash)} bytes long; allowed: {_HASH_BYTES}"
-    if block.count == 0:
-        return None
-    low, high = int(block.at_us.min()), int(block.at_us.max())
-    if low < 0 or high >= END_OF_TIME_US:
-        return f"at_us goes from {low} to {high}; allowed: times from 1970 to 2099"
-    if int((block.code >> 4).max()) > _MAX_SOURCE or int((block.code & 15).max()) > _MAX_REASON:
-        return f"code is up to {int(block.code.max())}; allowed: source 0 to {_MAX_SOURCE}, reason 0 to {_MAX_REASON}"
-    return None
 
 
 def decision_batches(placed: Sequence[PlacedBlock]) -> list[Batch]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from aggregator.core import record_batches
-from aggregator.core.record_batches import block_batches, cut, decision_batches, months, why_unrecordable
+from aggregator.core.record_batches import block_batches, cut, decision_batches, months
 from enforcer.types import Reason, Source, outcome_code
 from tests.recordblocks import MIDNIGHT_US, SPENT, Made, at, make_block
 
@@ -111,29 +109,3 @@ def test_cut_keeps_the_order_inside_a_piece() -> None:
     (batch,) = block_batches([at(make_block([], first_seq=seq), seq) for seq in range(6)])
     pieces = list(cut(batch.rows, np.array([2, 1, 2, 1, 3, 2], dtype=np.int64)))
     assert [[1, 3], [0, 2, 5], [4]] == [piece.column("first_seq").to_pylist() for piece in pieces]
-
-
-@pytest.mark.parametrize(
-    ("made", "said"),
-    [
-        (Made(at_us=-1), "at_us"),
-        (Made(at_us=4_102_444_800_000_000), "at_us"),
-        (Made(code=0x40), "code"),
-        (Made(code=0x06), "code"),
-    ],
-)
-def test_why_unrecordable_names_what_the_tables_cannot_hold(made: Made, said: str) -> None:
-    """Such a row would be refused for ever, and stop the record of everybody behind it."""
-    assert said in (why_unrecordable(make_block([Made(), made])) or "")
-
-
-def test_why_unrecordable_names_a_seal_outside_time_and_a_short_hash() -> None:
-    """The same for what stands once in a block."""
-    assert "sealed_at_us" in (why_unrecordable(make_block([], sealed_at_us=-5)) or "")
-    assert "hash" in (why_unrecordable(replace(make_block([]), prev_hash=b"short")) or "")
-
-
-def test_why_unrecordable_lets_a_block_pass_that_is_eight_days_old_or_early() -> None:
-    """Spooled decisions come late, and are counted where they belong."""
-    old = make_block([Made(at_us=MIDNIGHT_US - 8 * 86_400_000_000), Made(at_us=MIDNIGHT_US + 10)])
-    assert why_unrecordable(old) is None
