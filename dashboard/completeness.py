@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from dashboard import formats
-from dashboard.rows import CopyMark
+from dashboard.rows import CallerRecord, CopyMark, Counts
 
 #: Three missed heartbeats: a healthy copy speaks every 5 s and is read within another 3 s.
 LATE_AFTER_S = 18
@@ -58,9 +58,27 @@ def completeness(marks: Sequence[CopyMark], *, now_us: int, lost: int) -> Comple
     return Completeness(until_us, whole_until_us, len(expected), tuple(mark.copy_id for mark in late), lost)
 
 
-def completeness_line(state: Completeness, zone: ZoneInfo, *, now_us: int) -> str:
-    """The line at the foot of every page."""
+def totals_arriving(record: CallerRecord, totals: Counts, state: Completeness, *, now_us: int) -> bool:
+    """Whether the totals are behind the exact record, so that no sentence may be made of them.
+
+    They come by two ways of different length, and a second or two between them is nothing to speak of. What cannot be:
+    no totals at all of a caller that the record knows; fewer refused than the record has held for some time; or fresh
+    refusals of a fleet of which no server has reported its totals.
+    """
+    refusals = record.refusals
+    settled_us = now_us - LATE_AFTER_S * 1_000_000
+    if totals.offered == 0 and (record.decided or refusals):
+        return True
+    if totals.refused < sum(refusal.at_us < settled_us for refusal in refusals):
+        return True
+    return state.until_us is None and bool(refusals) and refusals[0].at_us > now_us - GONE_AFTER_S * 1_000_000
+
+
+def completeness_line(state: Completeness, zone: ZoneInfo, *, now_us: int, arriving: bool = False) -> str:
+    """The line at the foot of every page; `arriving` while the totals are behind the exact record."""
     if state.until_us is None:
+        if arriving:
+            return "No server has reported its totals yet; they are still arriving."
         return "No server has reported in the last two days."
     line = f"Data until {formats.moment(state.until_us, zone, now_us=now_us)}"
     if state.late:
@@ -71,4 +89,6 @@ def completeness_line(state: Completeness, zone: ZoneInfo, *, now_us: int) -> st
         line += "; no server has reported since"
     if state.lost:
         line += f"; {formats.plural(state.lost, 'decision', 'decisions')} not recorded"
+    if arriving:
+        line += "; totals are still arriving"
     return line + "."

@@ -6,6 +6,7 @@ Pure: reads no clock and no locale. Times come in as unix microseconds and are s
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
+from math import ceil
 from zoneinfo import ZoneInfo
 
 #: Between a number and its unit, so that a line never breaks there.
@@ -14,6 +15,7 @@ NBSP = "\u00a0"
 NOTHING = "–"
 
 _RATE_UNITS = ((1, "s"), (60, "min"), (3_600, "h"), (86_400, "day"))
+_UNIT_WORDS = {"s": "second", "min": "minute", "h": "hour", "day": "day"}
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -29,22 +31,19 @@ def plural(number: int, one: str, many: str) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """`part` of `whole` in per cent: two significant digits, and never 0 or 100 unless it is exactly that.
+    """`part` of `whole` in per cent: one decimal always, and never 0.0 or 100.0 unless it is exactly that.
 
     ``–`` where there is no whole to be a share of.
     """
     if whole <= 0:
         return NOTHING
     per_cent = 100 * part / whole
-    if part in (0, whole):
-        return f"{per_cent:.0f}{NBSP}%"
-    if per_cent < 0.01:
-        return f"<{NBSP}0.01{NBSP}%"
-    if per_cent > 99.99:
-        return f">{NBSP}99.99{NBSP}%"
-    if per_cent < 1 or per_cent >= 99:
-        return f"{_trim(f'{per_cent:.2f}')}{NBSP}%"
-    return f"{_trim(f'{per_cent:.1f}')}{NBSP}%" if per_cent < 10 or per_cent > 90 else f"{per_cent:.0f}{NBSP}%"
+    shown = f"{per_cent:.1f}"
+    if part and shown == "0.0":
+        return f"<{NBSP}0.1{NBSP}%"
+    if part != whole and shown == "100.0":
+        return f">{NBSP}99.9{NBSP}%"
+    return f"{shown}{NBSP}%"
 
 
 def rate(per_s: float) -> str:
@@ -61,6 +60,12 @@ def rate(per_s: float) -> str:
         if per_s * seconds >= 1:
             return f"{_decimal(per_s * seconds)}/{unit}"
     return f"{per_s * 86_400:.3g}/day"
+
+
+def plan_figures(rate_per_s: float, burst: int) -> str:
+    """What was sold, as it stands in a sentence: ``100 per second with bursts of 200``."""
+    number, _, unit = rate(rate_per_s).partition("/")
+    return f"{number} per {_UNIT_WORDS[unit]} with bursts of {count(burst)}"
 
 
 def plan_terms(name: str, rate_per_s: float, burst: int) -> str:
@@ -110,9 +115,26 @@ def minute_of(at_us: int, zone: ZoneInfo, *, now_us: int) -> str:
 
 
 def full(at_us: int, zone: ZoneInfo) -> str:
-    """Date, time and offset from UTC, for the ends of spans: ``28 Nov 2025, 21:59:31 (+01:00)``."""
+    """Date, time and offset from UTC: ``28 Nov 2025, 21:59:31 (+01:00)``."""
     then = local(at_us, zone)
     return f"{day(then)} {then.year}, {then:%H:%M:%S} ({then.isoformat()[-6:]})"
+
+
+def ends(from_us: int, to_us: int, zone: ZoneInfo) -> tuple[str, str]:
+    """Both ends of a span; a date, a year and an offset that they share is said once.
+
+    ``28 Nov 2025, 20:59:31`` and ``21:59:31 (+01:00)``.
+    """
+    first, last = local(from_us, zone), local(to_us, zone)
+    begin, end = full(from_us, zone), full(to_us, zone)
+    if first.utcoffset() != last.utcoffset():
+        return begin, end
+    begin = begin.rpartition(" (")[0]
+    if first.date() == last.date():
+        return begin, end.partition(", ")[2]
+    if first.year == last.year:
+        begin = f"{day(first)}, {first:%H:%M:%S}"
+    return begin, end
 
 
 def iso(at_us: int, zone: ZoneInfo) -> str:
@@ -132,12 +154,12 @@ def duration(seconds: float) -> str:
 
 
 def milliseconds(length_ms: int) -> str:
-    """A wait: ``40 ms`` below a second, ``0.31 s`` below ten, and `duration` from there on."""
-    if length_ms < 100:
-        return f"{length_ms}{NBSP}ms"
-    if length_ms < 10_000:
-        return f"{_trim(f'{length_ms / 1000:.2f}')}{NBSP}s"
-    return duration(length_ms / 1000)
+    """A wait, as the refusal's sentence says it: ``0.04 s``, ``12.5 s``, ``3 min``; never shorter than true."""
+    seconds = length_ms / 1_000
+    if seconds < 120:
+        return f"{_trim(f'{seconds:.3f}')}{NBSP}s"
+    size, unit = (60, "min") if seconds < 7_200 else (3_600, "h")
+    return f"{count(ceil(seconds / size))}{NBSP}{unit}"
 
 
 def cell(text: str) -> str:

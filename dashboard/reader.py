@@ -36,6 +36,7 @@ def read_caller(record: Record, caller: str, frame: Frame, *, refusals: int) -> 
         offered = sum(counts.offered for counts in endpoints.values())
         refused = [_decision(row) for row in ask("caller_refusals", **span, rows=refusals)]
         busiest = _busiest(ask, span, offered)
+        decided = _decided(ask, span, offered, refused, busiest)
     marks, lost = read_marks(record, frame)
     return CallerRecord(
         series=series,
@@ -45,6 +46,7 @@ def read_caller(record: Record, caller: str, frame: Frame, *, refusals: int) -> 
         last_plan=PlanTerms(str(last[0][1]), float(last[0][2]), int(last[0][3])) if last else None,
         last_seen_us=int(last[0][0]) * 1_000_000 if last else None,
         busiest=busiest,
+        decided=decided,
         refusals=refused,
         marks=marks,
         lost=lost,
@@ -93,7 +95,7 @@ def find_decision(record: Record, identity: CopyIdentity, seq: int) -> Decision 
 
 
 def known_callers(record: Record, prefix: str, *, rows: int) -> list[str]:
-    """Callers whose name begins with `prefix`, at most `rows`, sorted."""
+    """Callers whose name begins with `prefix`, whatever the capitals, at most `rows`, sorted."""
     with record.of_support() as ask:
         return sorted(str(row[0]) for row in ask("support_callers", prefix=prefix, rows=rows))
 
@@ -128,6 +130,14 @@ def _busiest(ask: Ask, span: dict[str, int], offered: int) -> Busiest | None:
     unit = "second" if offered <= SECONDS_COUNTED_UP_TO else "minute"
     rows = ask(f"caller_busiest_{unit}", **span)
     return Busiest(int(rows[0][0]) * 1_000_000, int(rows[0][1]), unit) if rows else None
+
+
+def _decided(ask: Ask, span: dict[str, int], offered: int, refused: Sequence[Decision], busiest: Busiest | None) -> int:
+    """How many decisions the exact record holds at least, from what was read of it anyway."""
+    if offered or refused:
+        counted = busiest.requests if busiest is not None and busiest.unit == "second" else 0
+        return max(len(refused), counted)
+    return len(ask("caller_decided", **span))
 
 
 def _decision(row: tuple[Any, ...]) -> Decision:

@@ -111,6 +111,7 @@ class CallerRecord:
     """All that a page about one caller is made from: read in one go, for one span.
 
     `last_plan` and `last_seen_us` are looked for only where the span holds nothing; None also if there is nothing.
+    `decided` is how many decisions the exact record is known to hold at least: the totals must not say fewer.
     """
 
     series: dict[int, Counts]
@@ -120,6 +121,7 @@ class CallerRecord:
     last_plan: PlanTerms | None
     last_seen_us: int | None
     busiest: Busiest | None
+    decided: int
     refusals: list[Decision]
     marks: list[CopyMark]
     lost: int

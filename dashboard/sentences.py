@@ -32,38 +32,57 @@ def plain(sentence: Iterable[Phrase]) -> str:
 
 
 def usage_sentence(
-    totals: Counts, span_words: str, busiest: Busiest | None, zone: ZoneInfo, *, now_us: int
+    totals: Counts, span_words: str, busiest: Busiest | None, plan: PlanTerms | None, zone: ZoneInfo, *, now_us: int
 ) -> Sentence:
-    """What a customer reads first: sent, refused with its share, and the busiest second."""
+    """What a customer reads first: sent, refused with its share, and the busiest second beside the plan."""
     return (
         Phrase("You sent "),
         *_sent_and_refused(totals, span_words),
-        *_busiest(busiest, "Your", zone, now_us=now_us),
+        *_busiest(busiest, plan, "Your", zone, now_us=now_us),
+    )
+
+
+def arriving_sentence(whose: str, sent: int, refused: int, span_words: str) -> Sentence:
+    """What stands first while the totals are behind the record: that they are, and what is known at least."""
+    known = f"at least {formats.plural(sent, 'request', 'requests')} in {span_words}"
+    of_them = (Phrase(", at least "), Phrase(f"{formats.count(refused)} of them refused", "refused"))
+    return (
+        Phrase(f"{whose} "),
+        Phrase("totals are still arriving", "strong"),
+        Phrase(f": so far {known}"),
+        *(of_them if refused else ()),
+        Phrase("."),
     )
 
 
 def verdict_sentence(caller: str, totals: Counts, span_words: str) -> Sentence:
     """What support reads first: who, how much, and what was refused for which reason."""
     reasons = refusal_reasons(totals)
-    causes = [f"{formats.count(number)} {_CAUSES[reason]}" for reason, number in reasons]
+    # One reason needs no count of its own: it stands right before.
+    alone = len(reasons) == 1 and reasons[0][1] == totals.refused
+    causes = [_CAUSES[reason] if alone else f"{formats.count(number)} {_CAUSES[reason]}" for reason, number in reasons]
     return (
         Phrase(caller, "strong"),
         Phrase(" sent "),
-        *_sent_and_refused(totals, span_words, causes),
+        *_sent_and_refused(totals, span_words, causes, alone=alone),
     )
 
 
 def context_sentence(
     plan: PlanTerms | None, busiest: Busiest | None, copies: int, totals: Counts, zone: ZoneInfo, *, now_us: int
 ) -> Sentence:
-    """The second line for support: plan, busiest second, how many copies (k), how much was decided degraded."""
-    terms = "Its plan is not known yet." if plan is None else f"Its plan is {_terms(plan)}."
-    degraded = Phrase("Nothing was decided in degraded mode.")
+    """The second line for support: busiest second beside the plan, how many copies (k), what was decided degraded."""
+    sentence = list(_busiest(busiest, plan, "Its", zone, now_us=now_us))
+    if plan is None:
+        sentence.append(Phrase(" Its plan is not known yet."))
+    if copies:
+        sentence.append(Phrase(f" Its traffic reaches {formats.plural(copies, 'server', 'servers')} (k)."))
     if totals.degraded:
         made = formats.plural(totals.degraded, "decision was made", "decisions were made")
-        degraded = Phrase(f"{made} in degraded mode.", "degraded")
-    reach = f" Its traffic reaches {formats.plural(copies, 'server', 'servers')} (k). " if totals.offered else " "
-    return (Phrase(terms), *_busiest(busiest, "Its", zone, now_us=now_us), Phrase(reach), degraded)
+        sentence += [Phrase(" "), Phrase(f"{made} in degraded mode", "degraded"), Phrase(_DEGRADED_MEANS)]
+    elif totals.offered:
+        sentence.append(Phrase(" No server had to decide alone (degraded mode)."))
+    return (Phrase(sentence[0].text.lstrip()), *sentence[1:]) if sentence else ()
 
 
 def reach_line(copies: int) -> str:
@@ -72,8 +91,10 @@ def reach_line(copies: int) -> str:
     return f"Your traffic reaches {servers} of our servers."
 
 
-def listed_line(refused: int, listed: int) -> str:
-    """Above a list of refusals: how many of how many it shows."""
+def listed_line(refused: int, listed: int, *, arriving: bool = False) -> str:
+    """Above a list of refusals: how many of how many it shows; of how many is not known while totals arrive."""
+    if arriving:
+        return "Those that have arrived so far, newest first." if listed else "None has arrived so far."
     if not refused and not listed:
         return "None in this span."
     if listed >= refused:
@@ -136,9 +157,7 @@ def reply_text(
     lines = [
         "Hello,",
         "",
-        f"From {span[0]} to {span[1]} your account {caller} sent "
-        f"{formats.plural(totals.offered, 'request', 'requests')}; "
-        + (f"{_refused_words(totals)}." if totals.refused else "none of them was refused."),
+        f"From {span[0]} to {span[1]} your account {caller} sent {_told(totals)}.",
     ]
     if plan is not None:
         lines.append(f"Your plan is {_terms(plan)}.")
@@ -150,14 +169,26 @@ def reply_text(
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _sent_and_refused(totals: Counts, span_words: str, causes: Sequence[str] = ()) -> Sentence:
+def _sent_and_refused(totals: Counts, span_words: str, causes: Sequence[str] = (), *, alone: bool = False) -> Sentence:
     if not totals.offered:
         return (Phrase("no requests", "strong"), Phrase(f" in {span_words}."))
     sent = Phrase(formats.plural(totals.offered, "request", "requests"), "strong")
+    ending = f"{' ' if alone else ': '}{', '.join(causes)}." if causes else "."
+    if totals.offered == 1:
+        fate = Phrase("refused", "refused") if totals.refused else Phrase("admitted", "strong")
+        return (sent, Phrase(f" in {span_words}, and it was "), fate, Phrase(ending))
     if not totals.refused:
         return (sent, Phrase(f" in {span_words}; "), Phrase("none", "strong"), Phrase(" were refused."))
-    ending = f": {', '.join(causes)}." if causes else "."
     return (sent, Phrase(f" in {span_words}; "), Phrase(_refused_words(totals), "refused"), Phrase(ending))
+
+
+def _told(totals: Counts) -> str:
+    sent = formats.plural(totals.offered, "request", "requests")
+    if totals.offered == 1:
+        return f"{sent}, and it was {'refused' if totals.refused else 'admitted'}"
+    if not totals.offered:
+        return "no requests"
+    return f"{sent}; {_refused_words(totals) if totals.refused else 'none of them was refused'}"
 
 
 def _refused_words(totals: Counts) -> str:
@@ -165,15 +196,20 @@ def _refused_words(totals: Counts) -> str:
     return f"{formats.count(totals.refused)} ({formats.share(totals.refused, totals.offered)}) {were} refused"
 
 
-def _busiest(busiest: Busiest | None, whose: str, zone: ZoneInfo, *, now_us: int) -> Sentence:
+def _busiest(busiest: Busiest | None, plan: PlanTerms | None, whose: str, zone: ZoneInfo, *, now_us: int) -> Sentence:
     if busiest is None:
         return ()
     time = formats.moment if busiest.unit == "second" else formats.minute_of
     return (
         Phrase(f" {whose} busiest {busiest.unit} was "),
         Phrase(formats.count(busiest.requests), "strong"),
-        Phrase(f", at {time(busiest.at_us, zone, now_us=now_us)}."),
+        Phrase(f", at {time(busiest.at_us, zone, now_us=now_us)}{_beside(plan, whose)}."),
     )
+
+
+def _beside(plan: PlanTerms | None, whose: str) -> str:
+    """The plan's figures after the busiest second: a bar of a minute can be under the plan while a second was not."""
+    return "" if plan is None else f"; {whose.lower()} plan is {formats.plan_figures(plan.rate_per_s, plan.burst)}"
 
 
 def _terms(plan: PlanTerms) -> str:
@@ -188,6 +224,10 @@ _CAUSES: dict[Reason, str] = {
     Reason.CLOSED: "because the limiter could not be reached and the route fails closed",
     Reason.CEILING: "because the server was at its in-flight ceiling",
 }
+
+_DEGRADED_MEANS = (
+    ": the server could not reach the limiter and decided alone, by the fallback that the policy names for that case."
+)
 
 _SOURCES: dict[Source, str] = {
     Source.LOCAL: "local: this server, from its own share",

@@ -15,8 +15,9 @@ from dashboard import sentences
 from dashboard.charts import chart_payload, json_text
 from dashboard.reader import find_decision, known_callers, read_caller, read_grants
 from dashboard.rows import Decision
+from dashboard.sentences import Phrase, Sentence
 from dashboard.store import Record
-from dashboard.views import CallerView, Frame, RefusalRow, caller_view, refusal_row
+from dashboard.views import CallerView, Frame, RefusalRow, caller_view, refusal_row, verdict_sentence
 from dashboard.web import frame_of, house_of, only, session_of
 from enforcer.errors import InvalidField
 from enforcer.identity import parse_request_id
@@ -61,7 +62,8 @@ def look_up(record: Record, sought: str, frame: Frame) -> Found:
     decision, is_id = _by_request_id(record, sought)
     caller = decision.caller if decision is not None else sought
     rows = read_caller(record, caller, frame, refusals=LISTED)
-    if decision is None and not rows.steps and rows.last_seen_us is None and not rows.refusals:
+    known = rows.steps or rows.endpoints or rows.last_seen_us is not None or rows.decided
+    if decision is None and not known:
         return _not_found(record, sought, is_id=is_id)
     shown = [*rows.refusals, *([decision] if decision is not None else [])]
     grants = read_grants(record, caller, shown)
@@ -80,7 +82,7 @@ def _by_request_id(record: Record, sought: str) -> tuple[Decision | None, bool]:
 def _not_found(record: Record, sought: str, *, is_id: bool) -> Found:
     found = Found()
     found.callers = known_callers(record, sought, rows=OFFERED)
-    found.callers_title = f"Callers that begin with “{sought}”"
+    found.callers_title = ""
     if is_id:
         found.title = f"No request {sought} on record"
         found.text = (
@@ -88,10 +90,10 @@ def _not_found(record: Record, sought: str, *, is_id: bool) -> Found:
             "reach the log. If it stays away, check that the id was copied whole. No caller has that name either."
         )
     else:
-        found.title = f"No caller “{sought}” on record"
-        found.text = "Nothing was ever decided for it here. Names are matched exactly, capitals included."
+        found.title = f"No caller is called exactly “{sought}”"
+        found.text = "No caller’s name begins with it either: nothing was ever decided here for such a name."
         if found.callers:
-            found.text += " These begin like it:"
+            found.text = "These begin with it:" if len(found.callers) > 1 else "This one begins with it:"
     return found
 
 
@@ -102,16 +104,24 @@ def _values(found: Found, frame: Frame) -> dict[str, Any]:
         return {"view": None, **{name: getattr(found, name) for name in names}}
     return {
         "view": view,
-        "sentence": sentences.verdict_sentence(view.caller, view.totals, frame.span.words),
-        "context": sentences.context_sentence(
-            view.plan, view.busiest, view.copies, view.totals, frame.zone, now_us=frame.now_us
-        ),
+        "sentence": verdict_sentence(view),
+        "context": _context(view),
         "chart": json_text(chart_payload(view.rows, view.plan, frame.span, frame.zone, kind="support")),
         "found": found.row,
         "found_sentence": _found_sentence(found.row, frame),
-        "refusals_line": sentences.listed_line(view.totals.refused, len(view.refusals)),
-        "reply": _reply(view, found.row),
+        "refusals_line": sentences.listed_line(view.totals.refused, len(view.refusals), arriving=view.arriving),
+        # A letter made of half of the totals would be a false one.
+        "reply": None if view.arriving else _reply(view, found.row),
     }
+
+
+def _context(view: CallerView) -> Sentence:
+    if view.arriving:
+        return (Phrase("The refusals below are exact; what was sent and admitted follows in a few seconds."),)
+    frame = view.frame
+    return sentences.context_sentence(
+        view.plan, view.busiest, view.copies, view.totals, frame.zone, now_us=frame.now_us
+    )
 
 
 def _found_sentence(row: RefusalRow | None, frame: Frame) -> str:

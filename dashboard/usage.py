@@ -21,6 +21,7 @@ from dashboard.rows import CallerRecord, Counts
 from dashboard.sentences import advice, plain, reach_line, refusal_reasons
 from dashboard.views import CallerView, RefusalRow, caller_view, usage_sentence
 from dashboard.web import address, frame_of, house_of, only, session_of
+from enforcer.types import Reason
 
 _PARAMETERS = ("span", "zone")
 #: How many refusals the page and the JSON list.
@@ -39,8 +40,8 @@ async def usage_page(request: Request) -> Response:
         sentence=usage_sentence(view),
         reach=reach_line(view.copies),
         chart=json_text(chart_payload(view.rows, view.plan, frame.span, frame.zone, kind="usage")),
-        advice=[advice(reason) for reason, _ in refusal_reasons(view.totals)],
-        refusals_line=sentences.listed_line(view.totals.refused, len(view.refusals)),
+        advice=[advice(reason) for reason in _reasons(view)],
+        refusals_line=sentences.listed_line(view.totals.refused, len(view.refusals), arriving=view.arriving),
         last_seen=_last_seen(view, record),
         csv=address("/usage.csv", **kept),
         json=address("/usage.json", **kept),
@@ -74,6 +75,7 @@ def usage_document(view: CallerView) -> dict[str, Any]:
             "zone": frame.zone.key,
         },
         "answer": plain(usage_sentence(view)),
+        "totals_arriving": view.arriving,
         "totals": {
             **_counted(totals),
             "refused_by_reason": {reason.name.lower(): number for reason, number in refusal_reasons(totals)},
@@ -96,8 +98,7 @@ def _counted(counts: Counts) -> dict[str, Any]:
         "admitted": counts.admitted,
         "refused": counts.refused,
         "refused_share": _fraction(counts.refused, counts.offered),
-        "cost_sent_tokens": counts.cost_offered,
-        "cost_admitted_tokens": counts.cost_admitted,
+        "tokens_spent": counts.cost_admitted,
     }
 
 
@@ -146,6 +147,13 @@ async def _view(request: Request) -> tuple[CallerView, CallerRecord]:
     caller = session.caller or ""
     record = await run_in_threadpool(read_caller, house_of(request).record, caller, frame, refusals=LISTED)
     return caller_view(caller, frame, record), record
+
+
+def _reasons(view: CallerView) -> list[Reason]:
+    """Why there were refusals: by the totals, or by the list while the totals are behind it."""
+    if view.arriving:
+        return list(dict.fromkeys(row.decision.reason for row in view.refusals))
+    return [reason for reason, _ in refusal_reasons(view.totals)]
 
 
 def _last_seen(view: CallerView, record: CallerRecord) -> str | None:

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from dashboard import formats, sentences
 from dashboard.charts import ChartRow, chart_rows
-from dashboard.completeness import Completeness, completeness, completeness_line
+from dashboard.completeness import Completeness, completeness, completeness_line, totals_arriving
 from dashboard.rows import Busiest, CallerRecord, Counts, Decision, GrantFacts, PlanTerms
 from dashboard.sentences import Sentence
 from dashboard.spans import Bucket, Span
@@ -34,8 +34,8 @@ class Frame:
 
     @property
     def ends(self) -> tuple[str, str]:
-        """Both ends of the span as they are shown, with their offsets from UTC."""
-        return formats.full(self.from_us, self.zone), formats.full(self.now_us, self.zone)
+        """Both ends of the span as they are shown, with the offset from UTC."""
+        return formats.ends(self.from_us, self.now_us, self.zone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,11 @@ class GrantLine:
 
 @dataclass(frozen=True, slots=True)
 class CallerView:
-    """All that a page about one caller shows, apart from its first sentence."""
+    """All that a page about one caller shows, apart from its first sentence.
+
+    `arriving`: the totals are behind the exact record, which holds `decided` decisions at least; what is said of them
+    then is said as "at least", and nothing is said that may be sent on.
+    """
 
     caller: str
     frame: Frame
@@ -85,14 +89,24 @@ class CallerView:
     refusals: tuple[RefusalRow, ...]
     busiest: Busiest | None
     copies: int
+    arriving: bool
+    decided: int
     complete: Completeness
     complete_line: str
 
     @property
     def terms(self) -> str | None:
-        """The plan in a few words; None while nothing is known of it."""
+        """The plan for the heading, None while it is not known; only its name where a sentence has its figures."""
         plan = self.plan
-        return None if plan is None else formats.plan_terms(plan.name, plan.rate_per_s, plan.burst)
+        if plan is None:
+            return None
+        told = self.busiest is not None and not self.arriving
+        return plan.name if told else formats.plan_terms(plan.name, plan.rate_per_s, plan.burst)
+
+    @property
+    def locally(self) -> bool:
+        """Whether any bar of the picture holds a decision that was made without the owner."""
+        return any(row.degraded for row in self.rows)
 
 
 def caller_view(caller: str, frame: Frame, record: CallerRecord, grants: Sequence[GrantFacts] = ()) -> CallerView:
@@ -101,6 +115,7 @@ def caller_view(caller: str, frame: Frame, record: CallerRecord, grants: Sequenc
     state = completeness(record.marks, now_us=frame.now_us, lost=record.lost)
     zone, unit, now_us = frame.zone, frame.span.unit, frame.now_us
     plan = record.steps[-1].plan if record.steps else record.last_plan
+    arriving = totals_arriving(record, totals, state, now_us=now_us)
     return CallerView(
         caller=caller,
         frame=frame,
@@ -111,15 +126,35 @@ def caller_view(caller: str, frame: Frame, record: CallerRecord, grants: Sequenc
         refusals=tuple(refusal_row(decision, record, frame, grants) for decision in record.refusals),
         busiest=record.busiest,
         copies=record.copies_reached,
+        arriving=arriving,
+        decided=record.decided,
         complete=state,
-        complete_line=completeness_line(state, zone, now_us=now_us),
+        complete_line=completeness_line(state, zone, now_us=now_us, arriving=arriving),
     )
 
 
 def usage_sentence(view: CallerView) -> Sentence:
     """The first line of the customer's page."""
     frame = view.frame
-    return sentences.usage_sentence(view.totals, frame.span.words, view.busiest, frame.zone, now_us=frame.now_us)
+    if view.arriving:
+        return arriving_sentence(view, "Your")
+    return sentences.usage_sentence(
+        view.totals, frame.span.words, view.busiest, view.plan, frame.zone, now_us=frame.now_us
+    )
+
+
+def verdict_sentence(view: CallerView) -> Sentence:
+    """The first line of support's page."""
+    if view.arriving:
+        return arriving_sentence(view, f"{view.caller}’s")
+    return sentences.verdict_sentence(view.caller, view.totals, view.frame.span.words)
+
+
+def arriving_sentence(view: CallerView, whose: str) -> Sentence:
+    """The first line while the totals are behind the record: the larger of what either knows."""
+    sent = max(view.totals.offered, view.decided)
+    refused = max(view.totals.refused, len(view.refusals))
+    return sentences.arriving_sentence(whose, sent, refused, view.frame.span.words)
 
 
 def endpoint_rows(endpoints: dict[str, Counts]) -> list[EndpointRow]:

@@ -169,8 +169,9 @@ async def answer_error(request: Request, error: Exception) -> Response:
 
 
 _SIGN_IN = (
-    "Pages open with a sign-in link. Customers get theirs from whoever runs the service; operators make one with "
-    "“tallygate link --role support” or “tallygate link --caller NAME”."
+    "Pages open with a sign-in link. Customers get theirs from whoever runs the service; operators make one with the "
+    "tallygate link command: from a checkout “.venv/bin/tallygate link --role support” or "
+    "“.venv/bin/tallygate link --caller NAME”."
 )
 _CORRECT = "Correct it in the address, or go back."
 _NOT_HERE = "Nothing is served at this address for you."

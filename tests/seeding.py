@@ -127,8 +127,13 @@ def decide(seeds: Sequence[CallerSeed], *, now_us: int, minutes: int, seed: int 
     return seeded
 
 
-def write(dsn: str, seeded: Seeded, *, late: Iterable[str] = (), stopped: Iterable[str] = ()) -> None:
-    """Write all tables of the record and the live totals; copies in `late` were last heard 40 s before now."""
+def write(
+    dsn: str, seeded: Seeded, *, late: Iterable[str] = (), stopped: Iterable[str] = (), awaited: Iterable[str] = ()
+) -> None:
+    """Write all tables of the record and the live totals.
+
+    Copies in `late` were last heard 40 s before now; the totals of callers in `awaited` have not arrived.
+    """
     migrate(dsn)
     place = parse_dsn(dsn)
     client = clickhouse_connect.get_client(
@@ -136,7 +141,7 @@ def write(dsn: str, seeded: Seeded, *, late: Iterable[str] = (), stopped: Iterab
         autogenerate_session_id=False, dedicated_pool=True,
     )  # fmt: skip
     try:
-        for table, rows in seeding_rows.tables(seeded, set(late), set(stopped)).items():
+        for table, rows in seeding_rows.tables(seeded, set(late), set(stopped), set(awaited)).items():
             alike: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
             for row in rows:
                 alike[row.pop("_part", 0), *row].append(row)

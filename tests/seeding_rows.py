@@ -25,7 +25,7 @@ def epoch_of(copy_id: str, now_us: int) -> int:
     return ((now_us // 1000 - 86_400_000) << 20) | (sum(copy_id.encode()) % 4096)
 
 
-def tables(seeded: Seeded, late: set[str], stopped: set[str]) -> dict[str, list[dict[str, Any]]]:
+def tables(seeded: Seeded, late: set[str], stopped: set[str], awaited: set[str]) -> dict[str, list[dict[str, Any]]]:
     """All rows, by table; `_part` keeps one INSERT inside one day."""
     copies = sorted({c for caller in seeded.seeds for c in caller.copies} | late | stopped)
     return {
@@ -33,7 +33,10 @@ def tables(seeded: Seeded, late: set[str], stopped: set[str]) -> dict[str, list[
         "blocks": _blocks(seeded, copies),
         "grants": _grants(seeded),
         "settlements": _settlements(seeded),
-        "live": [*_usage(seeded), *_callers(seeded), *_marks(seeded, copies, late)],
+        "live": [
+            *(row for row in [*_usage(seeded), *_callers(seeded)] if row["caller"] not in awaited),
+            *_marks(seeded, copies, late),
+        ],
         "control": [_stop(seeded, copy_id) for copy_id in sorted(stopped)],
     }
 

@@ -91,6 +91,14 @@ WHERE caller = {caller:String} AND NOT allowed
 ORDER BY at DESC, copy_id DESC, epoch DESC, seq DESC
 LIMIT {rows:UInt32}
 
+-- name: caller_decided
+-- Whether the exact record holds any decision of one caller in a span: a row if so. For spans whose totals are empty.
+SELECT 1
+FROM decisions FINAL
+WHERE caller = {caller:String}
+    AND at >= toDateTime64({from_s:UInt32}, 6, 'UTC') AND at < toDateTime64({to_s:UInt32}, 6, 'UTC')
+LIMIT 1
+
 -- name: caller_grants
 -- The grants of one caller that are asked for by id, each with the largest total that was stated for it.
 SELECT
@@ -127,10 +135,10 @@ WHERE kind = 'decisions_lost'
     AND at >= toDateTime64({from_s:UInt32}, 6, 'UTC') AND at < toDateTime64({to_s:UInt32}, 6, 'UTC')
 
 -- name: support_callers
--- Callers whose name begins with a text, at most so many: reads in the order of the table's key and stops early.
+-- Callers whose name begins with a text, whatever the capitals, at most so many: stops early once it has them.
 SELECT DISTINCT caller
 FROM live
-WHERE kind = 'caller' AND startsWith(caller, {prefix:String})
+WHERE kind = 'caller' AND startsWith(lowerUTF8(caller), lowerUTF8({prefix:String}))
 LIMIT {rows:UInt32}
 
 -- name: support_block

@@ -89,6 +89,8 @@ export class Chart {
         { ...axis, show: !plain, size: 28, grid: { show: false }, splits: (u) => this.ticks(u),
           values: (_, places) => places.map((i) => this.model.label[i] ?? "") },
         { ...axis, size: 64, gap: 8, space: plain ? 28 : 44, incrs: STEPS,
+          // The small pane has room for two labels: nothing, and its own top.
+          ...(plain ? { splits: () => [0, this.most()] } : {}),
           grid: { stroke: tone.line, width: 1 }, values: (_, values) => values.map((v) => grouped.format(v)) },
       ],
       series: plain
@@ -114,8 +116,12 @@ export class Chart {
     return [from <= 0 ? -0.6 : from, to >= last ? last + 0.6 : to];
   }
 
+  most() {
+    return Math.max(1, ...this.model.k);
+  }
+
   height(u) {
-    if (this.plain) return [0, Math.max(1, ...this.model.k) * 1.15];
+    if (this.plain) return [0, this.most() * 1.15];
     const from = Math.max(0, Math.ceil(u.scales.x.min ?? 0));
     const to = Math.min(this.model.label.length - 1, Math.floor(u.scales.x.max ?? Infinity));
     const { bars, limit, shown } = top(this.model, from, to);
@@ -184,11 +190,18 @@ export class Chart {
       joined = visible;
     });
     ctx.stroke();
+    // In the free margin above the bars, with a piece of the line before it: on the line it would hide what it judges.
     ctx.font = FONT.replace("12px", `${12 * devicePixelRatio}px`);
     ctx.textAlign = "right";
-    ctx.textBaseline = "bottom";
+    ctx.textBaseline = "middle";
     const text = drawn == null ? `${label}, above this picture ↑` : label;
-    ctx.fillText(text, bbox.left + bbox.width, (drawn ?? bbox.top) - 4 * devicePixelRatio);
+    const [right, y] = [bbox.left + bbox.width, bbox.top - 12 * devicePixelRatio];
+    ctx.fillText(text, right, y);
+    const end = right - ctx.measureText(text).width - 6 * devicePixelRatio;
+    ctx.beginPath();
+    ctx.moveTo(end - 23 * devicePixelRatio, y);
+    ctx.lineTo(end, y);
+    ctx.stroke();
   }
 
   read(u) {
@@ -204,8 +217,8 @@ export class Chart {
       `${grouped.format(model.admitted[i])} admitted`,
       `${grouped.format(model.refused[i])} refused`,
     ];
-    if (model.kind === "support") lines.push(`k ${grouped.format(model.k[i])}`);
-    if (model.degraded[i]) lines.push(`${grouped.format(model.degraded[i])} in degraded mode`);
+    if (model.kind === "support") lines.push(`reached ${grouped.format(model.k[i])} ${model.k[i] === 1 ? "server" : "servers"}`);
+    if (model.degraded[i]) lines.push(`${grouped.format(model.degraded[i])} ${model.kind === "support" ? "in degraded mode" : "decided locally"}`);
     if (model.limit[i] != null) lines.push(`plan ${grouped.format(model.limit[i])}`);
     if (model.filling[i]) lines.push("still filling");
     this.tip.replaceChildren(...lines.map((text) => Object.assign(document.createElement("span"), { textContent: text })));

@@ -41,6 +41,11 @@ ACME = CallerSeed(
     degraded_minutes=frozenset({33, 34}),
 )
 INITECH = CallerSeed("initech", load=lambda _: 0)
+#: Its decisions are on record, its totals are not yet.
+DAHLIA = CallerSeed(
+    "dahlia", rate_per_s=0.5, burst=20, scopes=(("GET /orders/{number}", 1.0),),
+    load=lambda minute: 120 if minute > 57 else 0,
+)  # fmt: skip
 
 
 @dataclass
@@ -70,8 +75,8 @@ def site(clickhouse_dsn: str) -> Iterator[Site]:
     """An hour of acme up to now, served on a free port."""
     name = f"browser_{uuid.uuid4().hex[:12]}"
     dsn = urlsplit(clickhouse_dsn)._replace(path=f"/{name}").geturl()
-    seeded = seeding.decide([ACME, INITECH], now_us=time.time_ns() // 1_000, minutes=60)
-    seeding.write(dsn, seeded, late=["gw-03"])
+    seeded = seeding.decide([ACME, INITECH, DAHLIA], now_us=time.time_ns() // 1_000, minutes=60)
+    seeding.write(dsn, seeded, late=["gw-03"], awaited=["dahlia"])
     app = create_app(DashboardConfig.from_env({"TALLYGATE_SECRET": SECRET, "TALLYGATE_CLICKHOUSE": dsn}))
     listener = bind("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))

@@ -20,6 +20,8 @@ PAGES = {
     "usage-24h": ("customer", "acme", "/usage?span=24h&zone=Europe/Berlin", "#picture canvas"),
     "usage-30d": ("customer", "acme", "/usage?span=30d&zone=America/New_York", "#picture canvas"),
     "usage-empty": ("customer", "initech", "/usage", "#empty code"),
+    "usage-arriving": ("customer", "dahlia", "/usage", "#awaited"),
+    "support-arriving": ("support", None, "/support?q=dahlia", "#awaited"),
     "support-start": ("support", None, "/support", ".callers a"),
     "support-caller": ("support", None, "/support?q=acme", "#picture canvas"),
     "support-request": ("support", None, "/support?q=REQUEST", "#found .facts"),

@@ -45,10 +45,11 @@ async def test_another_site_cannot_sign_anyone_out(customer: httpx.AsyncClient) 
 
 
 async def test_a_wrong_link_is_answered_with_401(visitor: httpx.AsyncClient) -> None:
-    """With words, and without a cookie."""
+    """With words that can be typed as they stand, and without a cookie."""
     answer = await visitor.get("/sign-in?token=nothing")
     assert 401 == answer.status_code
     assert "not valid" in answer.text
+    assert ".venv/bin/tallygate link --role support" in answer.text
     assert "set-cookie" not in answer.headers
 
 

@@ -38,7 +38,7 @@ async def test_three_refusals_by_the_local_tier_are_three_on_the_page(database_d
     assert 3 == len(seeded.refusals("acme"))
     assert 3 == page.count('<li id="r-')
     shown = text_of(page)
-    assert "acme sent 5 requests in the last hour; 3 (60" in shown
+    assert "acme sent 5 requests in the last hour; 3 (60.0" in shown
     for d in seeded.refusals("acme"):
         assert request_id(d) in shown
         assert d.scope in shown
@@ -56,7 +56,7 @@ async def test_a_request_id_leads_to_its_decision(desk: Desk, support: httpx.Asy
     shown = text_of(found.group())
     assert f"Request {request_id(wanted)}" in shown
     for facts in (
-        "Policy version 41", "Limit default", "Tokens remaining 0", "k 4 servers", f"Copy {wanted.copy_id}",
+        "Policy version 41", "Limit default", "Tokens remaining 0", "Servers reached (k) 4", f"Copy {wanted.copy_id}",
         f"Epoch / seq {wanted.epoch} / {wanted.seq}", f"Grant {wanted.grant_id}", "(final)", "bursts of 30",
     ):  # fmt: skip
         assert facts in shown
@@ -82,9 +82,17 @@ async def test_an_unknown_request_id_says_that_it_may_not_have_arrived(support: 
 
 async def test_an_unknown_caller_says_so_and_offers_what_begins_like_it(support: httpx.AsyncClient) -> None:
     """A mistyped name is one click from the right one."""
-    page = unescape((await support.get("/support?q=acm")).text)
-    assert "No caller “acm” on record" in page
-    assert ">acme</a>" in page
+    for typed in ("acm", "ACM", "Acme"):
+        page = text_of((await support.get(f"/support?q={typed}")).text)
+        assert f"No caller is called exactly “{typed}” This one begins with it: acme" in page
+    page = text_of((await support.get("/support?q=zzz")).text)
+    assert "No caller is called exactly “zzz” No caller’s name begins with it either" in page
+
+
+async def test_the_reply_stands_before_the_long_list(support: httpx.AsyncClient) -> None:
+    """What support came for must not be under fifty rows."""
+    page = (await support.get("/support?q=acme")).text
+    assert page.index('id="reply-text"') < page.index('id="refusals"')
 
 
 async def test_the_start_offers_callers(support: httpx.AsyncClient) -> None:
@@ -110,7 +118,7 @@ async def test_nothing_that_is_typed_becomes_sql_or_markup(desk: Desk, support: 
     """The one place where free text goes in."""
     answer = await support.get(f"/support?q={quote(sought)}")
     assert 200 == answer.status_code
-    assert "on record" in answer.text
+    assert "No caller is called exactly" in answer.text
     assert "<script>alert" not in answer.text
     assert len(desk.seeded.of("acme")) > 0
     assert ">acme</a>" in (await support.get("/support")).text

@@ -33,7 +33,7 @@ async def test_totals_are_those_of_the_record(desk: Desk, customer: httpx.AsyncC
     assert sum(d.allowed for d in own) == totals["admitted"]
     refused = Counter(d.reason.name.lower() for d in own if not d.allowed)
     assert dict(refused) == totals["refused_by_reason"]
-    assert sum(d.cost for d in own) == totals["cost_sent_tokens"]
+    assert sum(d.cost for d in own if d.allowed) == totals["tokens_spent"]
 
 
 async def test_series_and_endpoints_add_up_to_the_totals(desk: Desk, customer: httpx.AsyncClient) -> None:
@@ -75,10 +75,11 @@ async def test_page_csv_and_json_have_the_same_numbers(customer: httpx.AsyncClie
     answer = await customer.get("/usage.csv")
     assert answer.headers["content-type"].startswith("text/csv")
     rows = list(csv.DictReader(io.StringIO(answer.text)))
-    assert [(r["endpoint"], r["sent"], r["refused"]) for r in rows] == [
-        (r["endpoint"], str(r["sent"]), str(r["refused"])) for r in found["endpoints"]
-    ]
+    names = ("endpoint", "sent", "refused", "tokens_spent")
+    assert [[r[name] for name in names] for r in rows] == [[str(r[name]) for name in names] for r in found["endpoints"]]
     page = (await customer.get("/usage")).text
+    for row in found["endpoints"]:
+        assert f'<td data-label="Tokens spent">{row["tokens_spent"]:,}</td>' in page
     sentence = re.search(r'id="sentence"[^>]*>(.*?)</p>', page, re.DOTALL)
     assert sentence is not None
     assert found["answer"] == unescape(re.sub(r"<[^>]+>", "", sentence.group(1))).strip()
@@ -135,4 +136,16 @@ async def test_degraded_decisions_are_counted_apart(desk: Desk, support: httpx.A
     """E16 on the page: what was decided without the owner is said."""
     degraded = sum(d.source is Source.DEGRADED for d in desk.seeded.of("acme"))
     page = (await support.get("/support?q=acme")).text
-    assert f"{degraded} decisions were made in degraded mode." in page
+    assert f"{degraded} decisions were made in degraded mode</b>: the server could not reach the limiter" in page
+
+
+async def test_decided_locally_is_explained_only_where_it_is_in_the_picture(
+    customer: httpx.AsyncClient, desk: Desk
+) -> None:
+    """A customer has no use for our words, and none for a key to what is not there."""
+    page = (await customer.get("/usage")).text
+    assert "decided locally" in page
+    assert "degraded mode" not in page
+    async with browser(desk.config, NOW_US + 3 * 3_600_000_000) as later:
+        await desk.sign_in(later, "customer", "acme")
+        assert "decided locally" not in (await later.get("/usage")).text

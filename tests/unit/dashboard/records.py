@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zoneinfo import ZoneInfo
 
-from dashboard.rows import CallerRecord, CallerStep, CopyMark, Counts, Decision, PlanTerms
+from dashboard.rows import Busiest, CallerRecord, CallerStep, CopyMark, Counts, Decision, PlanTerms
 from dashboard.spans import SPANS, cut
 from dashboard.views import Frame
 from enforcer.types import Reason, Source
@@ -52,6 +52,8 @@ def record(
     last_plan: PlanTerms | None = None,
     refusals: list[Decision] | None = None,
     marks: list[CopyMark] | None = None,
+    busiest: Busiest | None = None,
+    decided: int | None = None,
 ) -> CallerRecord:
     """What the store answered; empty where nothing is given."""
     return CallerRecord(
@@ -61,7 +63,8 @@ def record(
         copies_reached=3,
         last_plan=last_plan,
         last_seen_us=None,
-        busiest=None,
+        busiest=busiest,
+        decided=len(refusals or []) if decided is None else decided,
         refusals=refusals or [],
         marks=marks if marks is not None else [CopyMark("gw-1", 1, NOW_US, False)],
         lost=0,

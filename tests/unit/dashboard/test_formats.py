@@ -9,6 +9,8 @@ import pytest
 
 from dashboard import formats
 from dashboard.formats import NBSP
+from enforcer.core.sentences import explain_refusal
+from enforcer.types import Reason
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -22,13 +24,14 @@ def us(text: str) -> int:
     ("part", "whole", "text"),
     [
         (120, 4_812, "2.5 %"),
-        (1_204, 4_812_331, "0.03 %"),
-        (0, 10, "0 %"),
-        (10, 10, "100 %"),
-        (1, 100_000_000, "< 0.01 %"),
-        (99_999_999, 100_000_000, "> 99.99 %"),
-        (9_997, 10_000, "99.97 %"),
-        (1, 4, "25 %"),
+        (1_204, 4_812_331, "< 0.1 %"),
+        (0, 10, "0.0 %"),
+        (10, 10, "100.0 %"),
+        (1, 100_000_000, "< 0.1 %"),
+        (99_999_999, 100_000_000, "> 99.9 %"),
+        (9_995, 10_000, "> 99.9 %"),
+        (5, 10_000, "0.1 %"),
+        (1, 4, "25.0 %"),
         (0, 0, "–"),
     ],
 )
@@ -72,6 +75,34 @@ def test_full_names_the_offset_of_its_own_time() -> None:
     """Both ends of a span stand on the page; in October they have different offsets."""
     assert "24 Oct 2026, 12:00:00 (+02:00)" == formats.full(us("2026-10-24T12:00:00+02:00"), BERLIN)
     assert "26 Oct 2026, 12:00:00 (+01:00)" == formats.full(us("2026-10-26T12:00:00+01:00"), BERLIN)
+
+
+def test_ends_say_once_what_both_share() -> None:
+    """One hour of one day: its date and offset twice are noise; where they differ, both must be seen."""
+    kolkata = ZoneInfo("Asia/Kolkata")
+    from_us, to_us = us("2026-11-28T20:59:31+05:30"), us("2026-11-28T21:59:31+05:30")
+    assert ("28 Nov 2026, 20:59:31", "21:59:31 (+05:30)") == formats.ends(from_us, to_us, kolkata)
+    before_us = us("2026-11-27T21:59:31+05:30")
+    assert ("27 Nov, 21:59:31", "28 Nov 2026, 21:59:31 (+05:30)") == formats.ends(before_us, to_us, kolkata)
+    october = formats.ends(us("2026-10-24T12:00:00+02:00"), us("2026-10-26T12:00:00+01:00"), BERLIN)
+    assert ("24 Oct 2026, 12:00:00 (+02:00)", "26 Oct 2026, 12:00:00 (+01:00)") == october
+    new_year = formats.ends(us("2025-12-31T12:00:00+01:00"), us("2026-01-01T12:00:00+01:00"), BERLIN)
+    assert ("31 Dec 2025, 12:00:00", "1 Jan 2026, 12:00:00 (+01:00)") == new_year
+
+
+@pytest.mark.parametrize("wait_ms", [5, 40, 310, 12_500, 119_999, 120_000, 125_000, 7_199_999, 7_200_001])
+def test_a_wait_is_written_as_in_the_sentence_beside_it(wait_ms: int) -> None:
+    """0.31 s in the sentence and 310 ms in the facts below it look like two measurements."""
+    sentence = explain_refusal(reason=Reason.SPENT, cost=1, rate_per_s=1.0, burst=2, retry_after_ms=wait_ms)
+    assert f" {formats.milliseconds(wait_ms).replace(NBSP, ' ')} later." in sentence
+
+
+@pytest.mark.parametrize(
+    ("per_s", "text"), [(100, "100 per second with bursts of 200"), (0.9, "54 per minute with bursts of 200")]
+)
+def test_plan_figures_are_words_for_a_sentence(per_s: float, text: str) -> None:
+    """Said beside the busiest second, so in the unit that was sold and in words."""
+    assert text == formats.plan_figures(per_s, 200)
 
 
 def test_clock_ms_keeps_the_millisecond_it_was() -> None:

@@ -21,21 +21,27 @@ def test_usage_sentence_has_the_numbers_and_the_busiest_second() -> None:
     """What a worried customer reads first."""
     busiest = Busiest(1_795_989_571_000_000, 184, "second")
     counts = Counts(offered=4_812, admitted=4_692, refused_spent=120)
-    said = plain(sentences.usage_sentence(counts, "the last hour", busiest, UTC, now_us=NOW_US))
+    said = plain(sentences.usage_sentence(counts, "the last hour", busiest, STANDARD, UTC, now_us=NOW_US))
     sent = f"You sent 4,812 requests in the last hour; 120 (2.5{NBSP}%) were refused."
-    assert f"{sent} Your busiest second was 184, at 21:59:31." == said
+    plan = "your plan is 100 per second with bursts of 200"
+    assert f"{sent} Your busiest second was 184, at 21:59:31; {plan}." == said
 
 
 def test_usage_sentence_speaks_of_one_as_one() -> None:
     """ "1 requests were refused" is a machine talking."""
     counts = Counts(offered=1, admitted=0, refused_spent=1)
-    said = plain(sentences.usage_sentence(counts, "the last hour", None, UTC, now_us=NOW_US))
-    assert f"You sent 1 request in the last hour; 1 (100{NBSP}%) was refused." == said
+    said = plain(sentences.usage_sentence(counts, "the last hour", None, None, UTC, now_us=NOW_US))
+    assert "You sent 1 request in the last hour, and it was refused." == said
+    counts = Counts(offered=1, admitted=1)
+    said = plain(sentences.usage_sentence(counts, "the last hour", None, None, UTC, now_us=NOW_US))
+    assert "You sent 1 request in the last hour, and it was admitted." == said
 
 
 def test_usage_sentence_says_none_where_none_was_refused() -> None:
     """Good news is one calm line."""
-    said = plain(sentences.usage_sentence(Counts(offered=5, admitted=5), "the last hour", None, UTC, now_us=NOW_US))
+    said = plain(
+        sentences.usage_sentence(Counts(offered=5, admitted=5), "the last hour", None, None, UTC, now_us=NOW_US)
+    )
     assert "You sent 5 requests in the last hour; none were refused." == said
 
 
@@ -43,7 +49,7 @@ def test_a_busiest_minute_is_called_a_minute() -> None:
     """Where seconds were not counted the page must not seem to have counted them."""
     counts = Counts(offered=5_000_000, admitted=5_000_000)
     busiest = Busiest(1_795_989_540_000_000, 90_000, "minute")
-    said = plain(sentences.usage_sentence(counts, "the last 7 days", busiest, UTC, now_us=NOW_US))
+    said = plain(sentences.usage_sentence(counts, "the last 7 days", busiest, None, UTC, now_us=NOW_US))
     assert said.endswith("Your busiest minute was 90,000, at 21:59.")
 
 
@@ -55,12 +61,38 @@ def test_verdict_sentence_counts_every_reason() -> None:
     assert "7 because the plan’s tokens were spent, 3 because the limiter could not be reached" in said
 
 
+def test_verdict_sentence_with_one_cause_has_its_number_once() -> None:
+    """The same count twice in a line looks like two facts."""
+    counts = Counts(offered=5_361, admitted=2_948, refused_spent=2_413)
+    said = plain(sentences.verdict_sentence("dahlia", counts, "the last hour"))
+    expected = f"2,413 (45.0{NBSP}%) were refused because the plan’s tokens were spent."
+    assert f"dahlia sent 5,361 requests in the last hour; {expected}" == said
+
+
 def test_context_sentence_has_plan_busiest_k_and_degraded() -> None:
-    """The four facts that support asks for next."""
+    """The four facts that support asks for next, and what degraded means."""
     counts = Counts(offered=100, admitted=90, degraded=14)
     said = plain(sentences.context_sentence(STANDARD, Busiest(NOW_US, 16, "second"), 12, counts, UTC, now_us=NOW_US))
-    assert "Its plan is standard (100/s, bursts of 200). Its busiest second was 16" in said
-    assert "reaches 12 servers (k). 14 decisions were made in degraded mode." in said
+    assert said.startswith("Its busiest second was 16")
+    assert "; its plan is 100 per second with bursts of 200. Its traffic reaches 12 servers (k). 14 decisions" in said
+    assert "14 decisions were made in degraded mode: the server could not reach the limiter and decided alone" in said
+
+
+def test_context_sentence_without_degraded_decisions_explains_nothing() -> None:
+    """A calm hour needs no lecture; a plan that is not known is said to be so."""
+    said = plain(sentences.context_sentence(None, None, 1, Counts(offered=1, admitted=1), UTC, now_us=NOW_US))
+    expected = "Its plan is not known yet. Its traffic reaches 1 server (k)."
+    assert f"{expected} No server had to decide alone (degraded mode)." == said
+
+
+def test_arriving_sentence_says_only_what_is_known_at_least() -> None:
+    """A total that is still arriving is not a total."""
+    said = plain(sentences.arriving_sentence("Your", 50, 50, "the last hour"))
+    assert (
+        "Your totals are still arriving: so far at least 50 requests in the last hour, at least 50 of them refused."
+    ) == said
+    said = plain(sentences.arriving_sentence("dahlia’s", 1, 0, "the last hour"))
+    assert "dahlia’s totals are still arriving: so far at least 1 request in the last hour." == said
 
 
 @pytest.mark.parametrize("reason", [reason for reason in Reason if reason is not Reason.NONE])
@@ -104,6 +136,23 @@ def test_reply_names_the_span_the_plan_and_the_request() -> None:
     assert "Your plan is standard (100/s, bursts of 200)." in text
     assert "Request x: why." in text
     assert "Retry-After" in text
+
+
+def test_reply_speaks_of_one_request_as_one() -> None:
+    """ "1 requests; none of them was refused" is not a letter to send."""
+
+    def told(counts: Counts) -> str:
+        return sentences.reply_text("acme", counts, span=("A", "B"), plan=None, busiest=None, refusals=[])
+
+    assert "your account acme sent 1 request, and it was admitted." in told(Counts(offered=1, admitted=1))
+    assert "your account acme sent 1 request, and it was refused." in told(Counts(offered=1, refused_spent=1))
+    assert "your account acme sent 2 requests; none of them was refused." in told(Counts(offered=2, admitted=2))
+    assert "your account acme sent no requests." in told(Counts())
+
+
+def test_listed_line_claims_no_whole_while_totals_arrive() -> None:
+    """ "All of them" over a list that still grows would be false."""
+    assert "Those that have arrived so far, newest first." == sentences.listed_line(0, 50, arriving=True)
 
 
 @pytest.mark.parametrize(

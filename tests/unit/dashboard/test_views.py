@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dashboard.rows import CallerStep, CopyMark, Counts, GrantFacts, PlanTerms
+import pytest
+
+from dashboard.rows import Busiest, CallerStep, CopyMark, Counts, GrantFacts, PlanTerms
 from dashboard.sentences import plain
-from dashboard.views import caller_view, usage_sentence
+from dashboard.views import caller_view, usage_sentence, verdict_sentence
 from tests.unit.dashboard.records import NOW_US, STANDARD, frame, record, refusal
 
 MINUTE_S = NOW_US // 1_000_000
@@ -97,3 +99,58 @@ def test_the_plan_of_an_idle_caller_is_the_last_one_known() -> None:
     view = caller_view("acme", frame(), record(last_plan=STANDARD))
     assert "standard (100/s, bursts of 200)" == view.terms
     assert "You sent no requests in the last hour." == plain(usage_sentence(view))
+
+
+def test_the_heading_leaves_the_plans_figures_to_the_sentence_that_has_them() -> None:
+    """The plan twice within two lines is once too often."""
+    endpoints = {"GET /v1": Counts(offered=10, admitted=10)}
+    told = caller_view(
+        "acme", frame(), record(endpoints=endpoints, last_plan=STANDARD, busiest=Busiest(NOW_US, 4, "second"))
+    )
+    assert "standard" == told.terms
+    assert "your plan is 100 per second with bursts of 200." in plain(usage_sentence(told))
+
+
+def test_a_second_or_two_between_the_two_ways_is_nothing_to_speak_of() -> None:
+    """The record is a moment ahead of the totals all day long: the page must not flicker at every refusal."""
+    totals = Counts(offered=40, admitted=39, refused_spent=1)
+    fresh = record(endpoints={"GET /v1": totals}, refusals=[refusal(NOW_US - 2_000_000)] * 3, decided=3)
+    assert not caller_view("acme", frame(), fresh).arriving
+
+
+@pytest.mark.parametrize(
+    ("totals", "decided", "arriving"),
+    [
+        (Counts(), 0, True),
+        (Counts(offered=40, admitted=39, refused_spent=1), 0, True),
+        (Counts(offered=40, admitted=37, refused_spent=3), 41, False),
+        (Counts(offered=400, admitted=37, refused_spent=363), 9, False),
+    ],
+)
+def test_totals_that_say_less_than_the_record_are_still_arriving(totals: Counts, decided: int, arriving: bool) -> None:
+    """ "sent no requests" above a list of refusals is a false letter to a customer."""
+    found = record(endpoints={"GET /v1": totals}, refusals=[refusal()] * 3, decided=max(3, decided))
+    view = caller_view("acme", frame(), found)
+    assert arriving is view.arriving
+    for said in (plain(usage_sentence(view)), plain(verdict_sentence(view))):
+        assert arriving is ("totals are still arriving: so far at least" in said)
+        assert "no requests" not in said
+    assert arriving is view.complete_line.endswith("; totals are still arriving.")
+
+
+def test_refusals_of_a_fleet_that_has_not_reported_are_not_all() -> None:
+    """Two rows of totals and no word of any server: nobody knows how much is missing. Old ones are complete enough."""
+    endpoints = {"GET /v1": Counts(offered=9, admitted=8, refused_spent=1)}
+    fresh = caller_view("acme", frame(), record(endpoints=endpoints, refusals=[refusal()], marks=[]))
+    assert fresh.arriving
+    assert "No server has reported its totals yet; they are still arriving." == fresh.complete_line
+    old = refusal(NOW_US - 3_000_000_000)
+    assert not caller_view("acme", frame(), record(endpoints=endpoints, refusals=[old], marks=[])).arriving
+
+
+def test_the_legend_names_what_the_picture_holds() -> None:
+    """A key to a hatch that is not there makes people look for it."""
+    calm = {MINUTE_S - 60: Counts(offered=3, admitted=3)}
+    alone = {MINUTE_S - 60: Counts(offered=3, admitted=3, degraded=1)}
+    assert not caller_view("acme", frame(), record(series=calm)).locally
+    assert caller_view("acme", frame(), record(series=alone)).locally
