@@ -2,6 +2,7 @@
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
 DEMO_ARGS ?=
+UP_ARGS ?=
 TEST_ARGS ?=
 
 .PHONY: help setup setup-services demo up test check bench lock format
@@ -19,7 +20,7 @@ demo: setup ## everything on this machine, a fleet, real traffic, the pages, and
 	@$(PY) -m tallygate demo $(DEMO_ARGS)
 
 up: setup ## everything on this machine, until Ctrl-C
-	@$(PY) -m tallygate up
+	@$(PY) -m tallygate up $(UP_ARGS)
 
 test: setup-services ## the whole test suite on real engines
 	@$(PY) -m pytest $(TEST_ARGS)

@@ -19,6 +19,7 @@ from enforcer.sink import DegradeChanged, GrantIssued, GrantSettled
 from enforcer.types import Verdict
 from stream.config import StreamConfig
 from stream.courier import Courier, ProducerLike, confluent_producer
+from stream.loss_watch import LossWatch
 from stream.shipper import Shipper
 
 log = logging.getLogger("tallygate.stream")
@@ -74,6 +75,7 @@ class KafkaSink:
             on_refused=self._shipper.refuse,
             make_producer=make_producer,
         )
+        self._loss_watch = LossWatch()
         self._closing = threading.Event()
         self._deadline_s = 0.0
         self._thread = threading.Thread(target=self._run, name="tallygate-stream", daemon=True)
@@ -138,6 +140,9 @@ class KafkaSink:
     def _tick(self) -> None:
         self._step(everything=False)
         self._courier.pump(now_s=time.monotonic())
+        line = self._loss_watch.line(self._shipper.lost, now_s=time.monotonic())
+        if line is not None:
+            log.warning("%s", line)
 
     def _finish(self) -> None:
         # Facts need the partition count, which only the broker knows.

@@ -22,8 +22,14 @@ _PROCESSES = {
     "topics": ("tallygate.topics", "create Kafka's topics"),
     "migrate": ("aggregator.migrate", "bring ClickHouse's tables to this release"),
 }
+#: Parts that listen on a port of their own, and which port `up` gives them.
+_PARTS = {
+    "owner": ("Valkey", 16379),
+    "kafka": ("Kafka", 19092),
+    "clickhouse": ("ClickHouse, HTTP", 18123),
+    "dashboard": ("the pages", 8321),
+}
 _OWN_PACKAGES = frozenset({"enforcer", "stream", "aggregator", "dashboard", "tallygate"})
-_WRONG_CALL = 2
 _INTERRUPTED = 130
 
 
@@ -83,10 +89,7 @@ def _load(module: str) -> Any:
 
 def _stack_options(options: argparse.Namespace) -> Any:
     return _load("tallygate.up").StackOptions(
-        owner_port=options.owner_port,
-        kafka_port=options.kafka_port,
-        clickhouse_port=options.clickhouse_port,
-        dashboard_port=options.dashboard_port,
+        **_ports(options),
         broker=options.broker,
         data_dir=options.data_dir,
         partitions=options.partitions,
@@ -94,11 +97,32 @@ def _stack_options(options: argparse.Namespace) -> Any:
     )
 
 
+def _ports(options: argparse.Namespace) -> dict[str, int]:
+    """The port of each part: of its flag, else a free one for the demonstration, else of its address or the default.
+
+    The demonstration counts every decision in its record, so it must not be where gateways of others look for it.
+    """
+    settings = _load("tallygate.config")
+    found = settings.local_ports(settings.current_environ())
+    ports: dict[str, int] = {}
+    for part, (_, default) in _PARTS.items():
+        given: int | None = getattr(options, f"{part}_port")
+        if given is None and options.command == "up":
+            given = found.ports.get(part, default)
+            if part in found.elsewhere:
+                sys.stderr.write(
+                    f"tallygate: {found.elsewhere[part]} names no port of 127.0.0.1: `up` does not use it, and starts "
+                    f"its own on port {given}\n"
+                )
+        ports[f"{part}_port"] = given or 0
+    return ports
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tallygate", description="A rate limiter that can account for itself.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     up = commands.add_parser("up", help="run everything on this machine, until Ctrl-C")
-    _add_stack(up)
+    _add_stack(up, fixed_ports=True)
     demo = commands.add_parser(
         "demo", help="the same, with a fleet of gateways, real traffic, and a count that must agree"
     )
@@ -108,13 +132,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--copies", type=_count, default=4, metavar="N", help="gateway processes (4)")
     demo.add_argument("--report", type=Path, metavar="FILE", help="write the final count as JSON")
-    _add_stack(demo)
+    _add_stack(demo, fixed_ports=False)
     for name, (_, text) in _PROCESSES.items():
         commands.add_parser(name, help=text, description=f"{text}; settings are TALLYGATE_… in the environment")
     link = commands.add_parser("link", help="print an address that signs someone in to the pages")
     link.add_argument("--role", choices=["customer", "support"], help="customer with --caller, else support")
     link.add_argument("--caller", metavar="NAME", help="whose usage a customer sees")
-    link.add_argument("--base-url", metavar="URL", help="where the pages are; default: of the running `tallygate up`")
+    link.add_argument(
+        "--base-url",
+        metavar="URL",
+        help="where the pages are; default: TALLYGATE_DASHBOARD, else those of the running `tallygate up`",
+    )
     policy = commands.add_parser("policy", help="check policy files")
     checks = policy.add_subparsers(dest="action", required=True, metavar="ACTION")
     check = checks.add_parser("check", help="report all faults of policy files, with their lines")
@@ -122,12 +150,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_stack(parser: argparse.ArgumentParser) -> None:
+def _add_stack(parser: argparse.ArgumentParser, *, fixed_ports: bool) -> None:
     ports = parser.add_argument_group("ports", "all on 127.0.0.1; 0 takes a free one")
-    ports.add_argument("--owner-port", type=_port, default=16379, metavar="PORT", help="Valkey (16379)")
-    ports.add_argument("--kafka-port", type=_port, default=19092, metavar="PORT", help="Kafka (19092)")
-    ports.add_argument("--clickhouse-port", type=_port, default=18123, metavar="PORT", help="ClickHouse, HTTP (18123)")
-    ports.add_argument("--dashboard-port", type=_port, default=8321, metavar="PORT", help="the pages (8321)")
+    for part, (name, default) in _PARTS.items():
+        usual = f"{default}, or that of its TALLYGATE_… address" if fixed_ports else "a free one"
+        ports.add_argument(f"--{part}-port", type=_port, metavar="PORT", help=f"{name} ({usual})")
     parser.add_argument(
         "--broker",
         choices=["embedded", "kafka"],

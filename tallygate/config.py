@@ -4,20 +4,44 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tallygate.engines.config import cache_root
 
+#: The part of a local stack that each address belongs to.
+_ADDRESSES = {
+    "owner": "TALLYGATE_OWNER_URL",
+    "kafka": "TALLYGATE_KAFKA",
+    "clickhouse": "TALLYGATE_CLICKHOUSE",
+    "dashboard": "TALLYGATE_DASHBOARD",
+}
+_LOCAL = re.compile(r"(?:[a-z]+://)?(?:127\.0\.0\.1|localhost):([0-9]{1,5})(?:/.*)?")
+
 
 @dataclass(frozen=True, slots=True)
 class RunningStack:
-    """Where a running `tallygate up` serves its pages, and the secret that signs its links."""
+    """Where a running `tallygate up` serves its pages, the secret that signs its links, and its process."""
 
     dashboard_url: str
     secret: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPorts:
+    """What the environment says about the ports of a stack on this machine.
+
+    Attributes:
+        ports: by part (owner, kafka, clickhouse, dashboard), where its address is a port of this machine.
+        elsewhere: the variable of each part whose address is another; the address may hold a password.
+    """
+
+    ports: Mapping[str, int]
+    elsewhere: Mapping[str, str]
 
 
 def current_environ() -> dict[str, str]:
@@ -30,13 +54,27 @@ def secret_from(environ: Mapping[str, str]) -> str:
     return environ.get("TALLYGATE_SECRET") or secrets.token_urlsafe(32)
 
 
+def local_ports(environ: Mapping[str, str]) -> LocalPorts:
+    """The ports of 127.0.0.1 that the ``TALLYGATE_…`` addresses name; what is not set is in neither part."""
+    ports: dict[str, int] = {}
+    elsewhere: dict[str, str] = {}
+    for part, variable in _ADDRESSES.items():
+        address = environ.get(variable, "").strip()
+        found = _LOCAL.fullmatch(address)
+        if found is not None and 1 <= int(found[1]) <= 65_535:
+            ports[part] = int(found[1])
+        elif address:
+            elsewhere[part] = variable
+    return LocalPorts(ports, elsewhere)
+
+
 def announce(stack: RunningStack) -> None:
     """Let `tallygate link` on this machine find the running stack; readable by its user only."""
     path = _announcement()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
-    path.write_text(json.dumps({"dashboard_url": stack.dashboard_url, "secret": stack.secret}))
+    path.write_text(json.dumps(asdict(stack)))
 
 
 def withdraw(stack: RunningStack) -> None:
@@ -46,12 +84,23 @@ def withdraw(stack: RunningStack) -> None:
 
 
 def announced() -> RunningStack | None:
-    """The stack that announced itself last; None when there is none."""
+    """The stack that announced itself last; None when there is none, or it was killed before it could withdraw."""
     try:
         found = json.loads(_announcement().read_text())
-        return RunningStack(str(found["dashboard_url"]), str(found["secret"]))
+        stack = RunningStack(str(found["dashboard_url"]), str(found["secret"]), int(found["pid"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    return stack if _runs(stack.pid) else None
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # it is another user's
+        return True
+    return True
 
 
 def _announcement() -> Path:

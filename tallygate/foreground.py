@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
 import signal
 import sys
 import threading
+from pathlib import Path
 from types import FrameType
 
 from dashboard.links import sign_in_link
@@ -27,10 +31,11 @@ def run_up(options: StackOptions) -> int:
     stack = LocalStack(options)
     try:
         stack.start()
-        running = RunningStack(stack.dashboard_url, stack.secret)
+        running = RunningStack(stack.dashboard_url, stack.secret, os.getpid())
         announce(running)
         try:
-            sys.stdout.write(welcome(stack))
+            command = command_words(sys.argv[0], executable=sys.executable, folder=Path.cwd())
+            sys.stdout.write(welcome(stack, command=command))
             sys.stdout.flush()
             _watch(stack)
         finally:
@@ -45,8 +50,28 @@ def run_up(options: StackOptions) -> int:
     return 0
 
 
-def welcome(stack: LocalStack) -> str:
-    """Where everything is, and how to reach it."""
+def command_words(called_as: str, *, executable: str, folder: Path) -> str:
+    """What to type in `folder` for the command that runs now: its name if the shell finds it, else its path.
+
+    Args:
+        called_as: the program's path as it was started; that of a module under ``python -m``.
+        executable: the Python interpreter.
+        folder: where the reader's shell is.
+    """
+    program = Path(called_as)
+    if program.name != "tallygate":
+        program = Path(executable).with_name("tallygate")
+        if not program.exists():
+            return f"{shlex.quote(executable)} -m tallygate"
+    program = folder / program
+    found = shutil.which("tallygate")
+    if found is not None and (folder / found) == program:
+        return "tallygate"
+    return shlex.quote(str(program.relative_to(folder) if program.is_relative_to(folder) else program))
+
+
+def welcome(stack: LocalStack, *, command: str) -> str:
+    """Where everything is, how to reach it, and what becomes of the record; `command` is how to call `tallygate`."""
     settings = stack.environ
     rows = [
         ("pages", stack.dashboard_url, ""),
@@ -67,10 +92,20 @@ def welcome(stack: LocalStack) -> str:
             "",
             *lines,
             "",
-            "  A customer's page: tallygate link --caller NAME",
+            f"  A customer's page: {command} link --caller NAME",
+            *_fate(stack.options, command),
             "",
             "",
         ]
+    )
+
+
+def _fate(options: StackOptions, command: str) -> tuple[str, ...]:
+    if options.data_dir is not None:
+        return (f"  The record stays in {options.data_dir} when this ends.",)
+    return (
+        "  The record is thrown away when this ends. To keep one:",
+        f"  {command} up --broker kafka --data-dir DIR",
     )
 
 

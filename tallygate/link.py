@@ -10,25 +10,50 @@ from dashboard.links import sign_in_link
 from enforcer.errors import ConfigError
 from tallygate.config import announced, current_environ
 
+_WRONG_CALL = 2
+
 
 def print_link(*, role: Literal["customer", "support"] | None, caller: str | None, base_url: str | None) -> int:
     """Print the link; with TALLYGATE_SECRET from the environment, or of the `tallygate up` that runs here.
 
+    The pages are at ``base_url``, else where TALLYGATE_DASHBOARD says, else those of the `tallygate up`. Returns 2
+    where the role and the caller do not fit together.
+
     Raises:
         ConfigError: there is no secret, or a setting is wrong.
-        InvalidField: the role and the caller do not fit together.
+        InvalidField: the caller is no name that a caller can have.
     """
+    fault = _fault(role, caller)
+    if fault is not None:
+        sys.stderr.write(f"tallygate: {fault}\n")
+        return _WRONG_CALL
+    secret, url = _signer()
+    link = sign_in_link(base_url or url, secret, "support" if caller is None else "customer", caller)
+    sys.stdout.write(link + "\n")
+    return 0
+
+
+def _fault(role: str | None, caller: str | None) -> str | None:
+    if caller == "":
+        return "--caller is empty; allowed: the name of the caller whose usage the customer sees"
+    if role == "customer" and caller is None:
+        return "--role customer needs --caller NAME: whose usage the customer sees"
+    if role == "support" and caller is not None:
+        return "--caller does not go with --role support: support may look up any caller"
+    return None
+
+
+def _signer() -> tuple[str, str]:
+    """The secret that signs the link, and where the pages are that know it."""
     environ = current_environ()
     running = announced()
-    if environ.get("TALLYGATE_SECRET"):
-        config = DashboardConfig.from_env(environ)
-        secret, url = config.secret, base_url or config.base_url
-    elif running is not None:
-        secret, url = running.secret, base_url or running.dashboard_url
-    else:
+    secret = environ.get("TALLYGATE_SECRET") or (running.secret if running is not None else None)
+    if secret is None:
         raise ConfigError(
-            "TALLYGATE_SECRET is not set and no `tallygate up` runs here; set it to the dashboard's secret"
+            "no `tallygate up` runs here, and TALLYGATE_SECRET is not set: start one, or set TALLYGATE_SECRET to the "
+            "secret of the dashboard that the link is for"
         )
-    chosen = role or ("customer" if caller else "support")
-    sys.stdout.write(sign_in_link(url, secret, chosen, caller) + "\n")
-    return 0
+    config = DashboardConfig.from_env({**environ, "TALLYGATE_SECRET": secret})
+    if running is not None and running.secret == secret and not environ.get("TALLYGATE_DASHBOARD", "").strip():
+        return secret, running.dashboard_url
+    return secret, config.base_url

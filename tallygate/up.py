@@ -17,10 +17,10 @@ from typing import Literal
 from aggregator.migrate import MigrationError, migrate
 from aggregator.store import StoreRefused, StoreUnavailable
 from stream.admin import TopicsMismatch, TopicsUnavailable, ensure_topics
-from tallygate.config import current_environ, secret_from
+from tallygate.config import announced, current_environ, secret_from
 from tallygate.engines.apache_kafka import start_apache_kafka
 from tallygate.engines.clickhouse import ClickHouse, start_clickhouse
-from tallygate.engines.errors import EngineError, EngineFailed
+from tallygate.engines.errors import EngineError, EngineFailed, PortTaken
 from tallygate.engines.kafka import KafkaBroker
 from tallygate.engines.ports import claim_port
 from tallygate.engines.process import Child, Command, accepts_connections, describe_exit, spawn, stop_all
@@ -175,11 +175,21 @@ class LocalStack:
             "clickhouse": (self.options.clickhouse_port, "ClickHouse", "--clickhouse-port"),
             "dashboard": (self.options.dashboard_port, "the pages", "--dashboard-port"),
         }
-        for name, (port, purpose, flag) in wanted.items():
-            chosen = claim_port(port, purpose=purpose, setting=flag, host=HOST)
+        taken: list[str] = []
+        # Those that were asked for come first, so that no free one is drawn that is one of them.
+        for name, (port, purpose, flag) in sorted(wanted.items(), key=lambda item: item[1][0] == 0):
+            try:
+                chosen = claim_port(port, purpose=purpose, setting=flag, host=HOST)
+                while port == 0 and chosen in self._ports.values():
+                    chosen = claim_port(port, purpose=purpose, setting=flag, host=HOST)
+            except PortTaken as fault:
+                taken.append(str(fault))
+                continue
             if chosen in self._ports.values():
                 raise EngineError(f"{flag} is {chosen}, which is another part's port already")
             self._ports[name] = chosen
+        if taken:
+            raise PortTaken(_explain_taken(taken))
 
     def _start_engines(self) -> None:
         self._say("starting Valkey, Kafka and ClickHouse …")
@@ -242,6 +252,15 @@ class LocalStack:
             {**self._inherited, **self.environ, **own},
         )
         return Service(name, lambda: spawn(command), now_s=time.monotonic, say=self._say)
+
+
+def _explain_taken(faults: list[str]) -> str:
+    """One message about all ports that are taken, which begins with what usually holds them."""
+    running = announced()
+    if running is None:
+        return "\n".join(faults)
+    already = f"`tallygate up` is already running: its pages are at {running.dashboard_url}; end it with Ctrl-C in its"
+    return "\n  ".join((f"{already} terminal", *faults))
 
 
 def _to_stderr(line: str) -> None:

@@ -83,6 +83,8 @@ def test_up_serves_everything_and_ends_on_ctrl_c(tmp_path: Path) -> None:
         assert len(children) == 6
         link = re.search(r"http://\S+sign-in\S+", up.said)
         assert link is not None
+        assert "The record is thrown away when this ends" in up.said
+        assert re.search(r"^  \S*tallygate up --broker kafka --data-dir DIR$", up.said, re.MULTILINE) is not None
         browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         with browser.open(link.group(), timeout=30) as page:
             assert page.status == 200
