@@ -104,7 +104,7 @@ class RateLimitMiddleware:
     def _limiter_late(self) -> Limiter:
         """For servers that run without a lifespan: the first request finds no limiter yet."""
         if self._lifespan is not None:
-            self._lifespan.start()
+            self._lifespan.start_late()
         if self._limiter is None:
             raise ConfigError("the middleware was given no limiter")
         return self._limiter
@@ -127,8 +127,8 @@ def scope_from_route(policy: Policy) -> ScopeOf:
 
 def _refusal(limiter: Limiter, verdict: Verdict) -> dict[str, Any]:
     """The body of a 429; `retry_after_ms` is null where no wait helps."""
-    basis, reason = verdict.basis, verdict.reason
-    plan = basis.plan
+    terms, reason = verdict.basis.standing.terms, verdict.reason
+    plan = terms.plan
     kind = "temporary-reduced-capacity" if reason in _OWNER_AWAY else "quota-exceeded"
     wait_ms = verdict.retry_after_ms
     return {
@@ -139,8 +139,8 @@ def _refusal(limiter: Limiter, verdict: Verdict) -> dict[str, Any]:
         ),
         "request_id": limiter.request_id(verdict),
         "retry_after_ms": wait_ms if wait_ms >= 0 else None,
-        "limit": {"name": basis.limit, "plan": plan.name, "rate_per_s": plan.rate_per_s, "burst": plan.burst},
-        "violated-policies": [basis.limit],
+        "limit": {"name": terms.limit, "plan": plan.name, "rate_per_s": plan.rate_per_s, "burst": plan.burst},
+        "violated-policies": [terms.limit],
     }
 
 

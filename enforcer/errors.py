@@ -50,8 +50,14 @@ class PolicyError(EnforcerError):
     """A policy document was refused; `faults` holds all of its faults, not only the first."""
 
     def __init__(self, source: str, faults: list[PolicyFault]) -> None:
-        lines = "\n".join(f"  {fault}" for fault in faults)
-        super().__init__(f"{source}: {len(faults)} fault(s) in the policy\n{lines}")
+        if len(faults) == 1 and faults[0].line is None:
+            # The file as a whole: it was never read, so it has no faults to count.
+            super().__init__(f"{source}: {faults[0].message}")
+        else:
+            lines = "".join(f"\n  {fault}" for fault in faults)
+            super().__init__(
+                f"{source}: {len(faults)} {'fault' if len(faults) == 1 else 'faults'} in the policy{lines}"
+            )
         self.source = source
         self.faults = faults
 

@@ -1,6 +1,9 @@
 """Who is calling: ways to find the caller's id in a request.
 
 A credential is never a caller id; what is made of one here cannot be turned back. Never reads the policy.
+
+A request that names the policy's anonymous caller as its own is counted in the bucket which all requests without an
+identity share: that gives it nothing which it would not have had by naming nobody.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ def from_header(name: str) -> Identify:
 
     def identify(scope: Mapping[str, Any]) -> str | None:
         value = _only_value(scope, wanted)
-        return value.decode("latin-1") if value else None
+        return _text(value) if value else None
 
     return identify
 
@@ -67,6 +70,14 @@ def from_api_key(header: str, secret: bytes | str) -> Identify:
         return f"key-{digest}-{tail}" if shows_tail else f"key-{digest}"
 
     return identify
+
+
+def _text(value: bytes) -> str:
+    """A header's value as text: UTF-8, which is what clients send, else Latin-1, which is what HTTP once meant."""
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 def _header_name(name: str) -> bytes:

@@ -7,20 +7,16 @@ owner.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import threading
 from collections.abc import Callable
 
 from enforcer.clock import Clock
-from enforcer.core.account import Account, Lease
+from enforcer.core.account import Account
+from enforcer.core.lease import Lease
 from enforcer.core.resolution import Resolution
-from enforcer.types import Basis, Reason, Source, Verdict, outcome_code
+from enforcer.types import MAX_RETRY_MS, NEVER_NS, Basis, Reason, Source, Verdict, outcome_code
 
-#: Basis slots are unique in the process, across limiters.
-_slots = itertools.count(1)
 _NO_LEASE = Lease(None, until_ns=0)
-#: What the record of a decision can carry: 24.8 days.
-_MAX_RETRY_MS = (1 << 31) - 1
 
 
 class Lane:
@@ -41,11 +37,8 @@ class Lane:
 
     def new_basis(self, *, grant_id: int) -> Basis:
         """A basis for verdicts of this lane."""
-        account, resolution = self.account, self.resolution
-        return Basis(
-            account.caller, self.scope, account.limit, account.plan, resolution.policy_version, grant_id, account.k,
-            next(_slots),
-        )  # fmt: skip
+        account = self.account
+        return Basis(account.standing, self.scope, grant_id, account.k)
 
     def follow(self) -> Basis:
         """Turn to the lease that the account spends now; returns the basis of its verdicts."""
@@ -137,16 +130,17 @@ class Decisions:
             allowed=False,
             code=outcome_code(source, Reason.SPENT),
             cost=cost,
-            remaining=account.current.left,
+            remaining=account.current.held,
             wait_ms=account.retry_after_ms(cost, now_ns),
         )
 
     def record(
         self, basis: Basis, now_ns: int, *, allowed: bool, code: int, cost: int, remaining: int, wait_ms: int
     ) -> Verdict:
-        """Number any decision and hand it to the sink."""
+        """Number any decision and hand it to the sink; `wait_ms` is 0 for an admission and -1 for never."""
+        ready_at_ns = now_ns + min(wait_ms, MAX_RETRY_MS) * 1_000_000 if wait_ms > 0 else NEVER_NS if wait_ms else 0
         seq = self._seq
         self._seq = seq + 1
-        verdict = Verdict(seq, now_ns, basis, allowed, code, cost, remaining, min(wait_ms, _MAX_RETRY_MS))
+        verdict = Verdict(seq, now_ns, basis, allowed, code, cost, remaining, ready_at_ns)
         self._capture(verdict)
         return verdict

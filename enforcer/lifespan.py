@@ -6,11 +6,13 @@ Works with applications that have a lifespan of their own and with those that kn
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
+from enforcer.errors import EnforcerError
 from enforcer.limiter import Limiter
 
 log = logging.getLogger("enforcer")
@@ -29,6 +31,7 @@ class Lifespan:
         self._build = build
         self._use = use
         self._limiter: Limiter | None = None
+        self._closed = False
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -38,13 +41,28 @@ class Lifespan:
                 self._limiter = self._build()
                 self._use(self._limiter)
 
+    def start_late(self) -> None:
+        """Build the limiter at the first request of a server that has no lifespan, and say what that costs."""
+        self.start()
+        if self._limiter is not None:
+            # Reached by a server that ends of itself; one that a signal ends gives nobody a chance.
+            atexit.register(self._limiter.close)
+        log.warning(
+            "this server runs without the ASGI lifespan: when a signal ends it, the decisions of its last second are "
+            "not recorded and its grants are not settled; turn the lifespan on",
+            extra={"action": "no_lifespan"},
+        )
+
     async def serve(self, app: _App, scope: _Message, receive: _Receive, send: _Send) -> None:
         """Take part in the server's lifespan, and stand in for an application that does not."""
         startup = await receive()
         try:
             self.start()
         except Exception as error:
-            log.exception("the limiter could not be built", extra={"action": "startup_failed"})
+            # A wrong setting or policy is the operator's to mend, and the server logs the message that it is sent:
+            # only what nobody foresaw needs a traceback.
+            if not isinstance(error, EnforcerError):
+                log.exception("the limiter could not be built", extra={"action": "startup_failed"})
             await send({"type": "lifespan.startup.failed", "message": f"the limiter could not be built: {error}"})
             return
         unread = [startup]
@@ -81,6 +99,9 @@ class Lifespan:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _close(self) -> None:
-        if self._limiter is not None:
+        # Nothing may be awaited once the last message is out: servers then end their loop, which would cancel this
+        # task and have them log that the application failed.
+        if self._limiter is not None and not self._closed:
+            self._closed = True
             # It settles and ships for up to some seconds: not in the loop's own thread.
             await asyncio.to_thread(self._limiter.close)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
@@ -23,7 +24,9 @@ MAX_NAME_LENGTH = 256
 #: Largest cost of one request, in tokens: what a decision's record can carry.
 MAX_COST_TOKENS = 1_000_000_000
 
-_ROUTE = re.compile(r"[A-Z]+ /")
+#: Methods that a scope's route may have. A HEAD request counts as GET where no HEAD route matches.
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+
 _SEGMENT = re.compile(r"[^{}\s]+|\{[A-Za-z_][A-Za-z0-9_]*(:path)?\}")
 
 PlanName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
@@ -112,9 +115,14 @@ class Policy(_Model):
         return self
 
     def plan(self, name: str) -> Plan:
-        """The named plan as the enforcer's value. Raises `KeyError` if there is none."""
+        """The named plan as the enforcer's value, one object for all callers. Raises `KeyError` if there is none."""
         rule = self.plans[name]
-        return Plan(name, float(rule.rate_per_s), rule.burst)
+        return _one_plan(name, float(rule.rate_per_s), rule.burst)
+
+
+@lru_cache(maxsize=4_096)
+def _one_plan(name: str, rate_per_s: float, burst: int) -> Plan:
+    return Plan(name, rate_per_s, burst)
 
 
 def reference_faults(document: Mapping[str, Any]) -> Iterator[tuple[Location, str]]:
@@ -133,9 +141,10 @@ def reference_faults(document: Mapping[str, Any]) -> Iterator[tuple[Location, st
             if not name.isprintable():
                 yield (section, name), "has control characters; allowed: printable characters"
     for name in _keys(document, "scopes"):
-        fault = template_fault(name)
+        fault = scope_fault(name)
         if fault is not None:
             yield ("scopes", name), fault
+    yield from _cost_faults(document)
     anonymous = document.get("anonymous")
     if isinstance(anonymous, Mapping):
         caller = anonymous.get("caller")
@@ -145,14 +154,33 @@ def reference_faults(document: Mapping[str, Any]) -> Iterator[tuple[Location, st
 
 def is_route(scope: str) -> bool:
     """Whether a scope's name is a method and path template such as ``GET /items/{id}``."""
-    return _ROUTE.match(scope) is not None
+    method, space, path = scope.partition(" ")
+    return space != "" and method in METHODS and path.startswith("/")
 
 
-def template_fault(scope: str) -> str | None:
-    """What is wrong with a scope's path template, or None if nothing is, or if it is a plain name."""
-    if not is_route(scope):
+def scope_fault(scope: str) -> str | None:
+    """What is wrong with a scope's name as a route, or None if nothing is, or if it is a plain name.
+
+    A plain name has neither slash nor space: anything else is meant as a route, and would match no request.
+    """
+    if "/" not in scope and " " not in scope:
         return None
-    path = scope.split(" ", 1)[1]
+    if scope.startswith("/"):
+        return (
+            f"is a path without a method; allowed: METHOD /path, as in 'GET {scope}', or a name without slash and space"
+        )
+    method, space, path = scope.partition(" ")
+    if not space or method not in METHODS:
+        return (
+            f"{method!r} is no method that a route can have; allowed: {', '.join(METHODS)}, then a space and the path, "
+            "or a name without slash and space"
+        )
+    if not path.startswith("/"):
+        return f"the path {path!r} does not begin with a slash; allowed: METHOD /path, as in '{method} /{path.strip()}'"
+    return _path_fault(path)
+
+
+def _path_fault(path: str) -> str | None:
     segments = path[1:].split("/")
     for number, segment in enumerate(segments):
         if segment == "" and number == len(segments) - 1:
@@ -163,6 +191,25 @@ def template_fault(scope: str) -> str | None:
         if match.group(1) is not None and number != len(segments) - 1:
             return f"{segment!r} takes the rest of the path, so it must be the last segment"
     return None
+
+
+def _cost_faults(document: Mapping[str, Any]) -> Iterator[tuple[Location, str]]:
+    """Costs that no plan can ever pay: every such request would be refused, for ever."""
+    plans, scopes = document.get("plans"), document.get("scopes")
+    if not isinstance(plans, Mapping) or not isinstance(scopes, Mapping):
+        return
+    bursts = [plan.get("burst") if isinstance(plan, Mapping) else None for plan in plans.values()]
+    known = [burst for burst in bursts if type(burst) is int and burst >= 1]
+    if not known or len(known) < len(bursts):
+        return
+    for name, scope in scopes.items():
+        cost = scope.get("cost") if isinstance(scope, Mapping) else None
+        if type(cost) is int and cost > max(known):
+            yield (
+                ("scopes", name, "cost"),
+                f"is {cost}, above the burst of every plan: no caller could ever make such a request; "
+                f"allowed: at most {max(known)}",
+            )
 
 
 def _plan_references(document: Mapping[str, Any]) -> Iterator[tuple[Location, object]]:

@@ -69,5 +69,3 @@ class Tending:
                 self._aging.append((now_ns + self._evict_ns, account))
             else:
                 self.forget(account)
-
-

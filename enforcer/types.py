@@ -6,8 +6,15 @@ All are immutable. Nothing here reads a clock, a file or the network.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 import msgspec
+
+#: `Verdict.ready_at_ns` where no wait helps.
+NEVER_NS: Final = -1
+#: Longest wait that the record of a decision can carry: 24.8 days.
+MAX_RETRY_MS: Final = (1 << 31) - 1
+_NS_PER_MS: Final = 1_000_000
 
 
 class Source(IntEnum):
@@ -44,7 +51,7 @@ def outcome_code(source: Source, reason: Reason) -> int:
     return int(source) << 4 | int(reason)
 
 
-class Plan(msgspec.Struct, frozen=True):
+class Plan(msgspec.Struct, frozen=True, cache_hash=True):
     """What a caller was sold: a sustained rate and the burst that may exceed it."""
 
     name: str
@@ -66,21 +73,52 @@ class Grant(msgspec.Struct, frozen=True):
     expires_at_us: int
 
 
-class Basis(msgspec.Struct, frozen=True, gc=False):
-    """What a verdict stands on; one object is shared by all verdicts that a grant carries.
+class Terms(msgspec.Struct, frozen=True, gc=False):
+    """What many callers are held to alike: a limit, a plan, and the version of the policy that says so."""
 
-    `slot` is unique in the process and lets the encoder find equal bases without hashing them.
-    `grant_id` is 0 where no grant was involved.
-    """
-
-    caller: str
-    scope: str
     limit: str
     plan: Plan
     policy_version: int
+
+
+class Standing(msgspec.Struct, frozen=True, gc=False):
+    """A caller and its terms; one object for as long as the limiter knows the caller."""
+
+    caller: str
+    terms: Terms
+
+
+class Basis(msgspec.Struct, frozen=True, gc=False):
+    """What a verdict stands on; one object is shared by all verdicts that a grant carries in one scope.
+
+    Standings, terms and the text of a scope outlive it and are shared in turn: the log finds them by identity, and
+    reads each once a block. `grant_id` is 0 where no grant was involved; `k` is what the owner had counted by then.
+    """
+
+    standing: Standing
+    scope: str
     grant_id: int
     k: int
-    slot: int
+
+    @property
+    def caller(self) -> str:
+        """Whose limit was charged."""
+        return self.standing.caller
+
+    @property
+    def limit(self) -> str:
+        """Which rule of the plan was applied."""
+        return self.standing.terms.limit
+
+    @property
+    def plan(self) -> Plan:
+        """What the caller was sold."""
+        return self.standing.terms.plan
+
+    @property
+    def policy_version(self) -> int:
+        """Version of the policy that was in force."""
+        return self.standing.terms.policy_version
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
@@ -89,12 +127,12 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         seq: contiguous number of the decision in this copy's epoch, from 0.
         at_ns: the copy's monotonic clock; the block that ships it carries the way to wall time.
-        basis: caller, scope, limit, plan, policy version, grant and k that it stands on.
+        basis: standing (caller, limit, plan, policy version), scope, grant and k that it stands on.
         allowed: whether the request may go on.
         code: `outcome_code(source, reason)`.
         cost: tokens asked for.
         remaining: tokens that this copy still holds for the caller.
-        retry_after_ms: when the same request may be admitted; 0 if allowed, -1 for never.
+        ready_at_ns: from when on the same request may be admitted, by that clock; 0 if allowed, `NEVER_NS` for never.
     """
 
     seq: int
@@ -104,7 +142,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     code: int
     cost: int
     remaining: int
-    retry_after_ms: int
+    ready_at_ns: int
 
     @property
     def source(self) -> Source:
@@ -115,6 +153,15 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     def reason(self) -> Reason:
         """Why it was refused; `Reason.NONE` if it was not."""
         return Reason(self.code & 15)
+
+    @property
+    def retry_after_ms(self) -> int:
+        """How long to wait for the same request to be admitted, rounded up; 0 if allowed, -1 for never."""
+        if self.allowed:
+            return 0
+        if self.ready_at_ns == NEVER_NS:
+            return -1
+        return max(1, -((self.at_ns - self.ready_at_ns) // _NS_PER_MS))
 
 
 class SettleCause(IntEnum):

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 from enforcer.clock import SystemClock
-from enforcer.config import EnforcerConfig
+from enforcer.config import DEFAULT_POLICY_PATH, EnforcerConfig
+from enforcer.errors import ConfigError
 from enforcer.identity import CopyIdentity, new_identity
 from enforcer.limiter import Limiter
 from enforcer.owner_redis import RedisOwner
@@ -28,13 +30,21 @@ def build_limiter(
         sink: makes the sink that records this copy's decisions, such as `stream.kafka_sink`; None: nothing records.
 
     Raises:
-        ConfigError: a setting or the owner's address is wrong.
+        ConfigError: a setting or the owner's address is wrong, or there is no policy file.
         PolicyError: the policy file has faults. An owner that is away is no error: the limiter starts degraded.
     """
     config = config or EnforcerConfig.from_env()
+    if not Path(config.policy_path).exists():
+        raise ConfigError(
+            f"the policy file that TALLYGATE_POLICY names does not exist: {Path(config.policy_path).absolute()} "
+            f"(when it is not set: {DEFAULT_POLICY_PATH} in the working directory)"
+        )
     policy = load_policy(config.policy_path)
     clock = SystemClock()
     identity = new_identity(config.copy_id, unix_ms=clock.unix_us() // 1_000, pid=os.getpid())
-    owner = RedisOwner(config.owner_url, timeout_s=policy.timeouts.ask_ms / 1e3)
+    try:
+        owner = RedisOwner(config.owner_url, timeout_s=policy.timeouts.ask_ms / 1e3)
+    except ConfigError as fault:
+        raise ConfigError(f"TALLYGATE_OWNER_URL: {fault}") from fault
     settings = LimiterSettings(owner_name=owner.address)
     return Limiter(policy, owner, sink(identity) if sink else NullSink(), identity, settings=settings, clock=clock)

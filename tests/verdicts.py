@@ -8,7 +8,20 @@ from hypothesis import strategies as st
 
 from enforcer.identity import CopyIdentity
 from enforcer.sink import GrantIssued, GrantSettled
-from enforcer.types import Basis, Grant, Plan, Reason, SettleCause, Settlement, Source, Verdict, outcome_code
+from enforcer.types import (
+    NEVER_NS,
+    Basis,
+    Grant,
+    Plan,
+    Reason,
+    SettleCause,
+    Settlement,
+    Source,
+    Standing,
+    Terms,
+    Verdict,
+    outcome_code,
+)
 from stream.contract.block import DecisionBlock
 
 IDENTITY = CopyIdentity("gw-017", 1_795_991_556_929 << 20 | 4711)
@@ -24,10 +37,9 @@ def basis(
     policy_version: int = 7,
     grant_id: int = 1_795_991_556_929_797,
     k: int = 4,
-    slot: int = 0,
 ) -> Basis:
-    """A basis; name what the test is about."""
-    return Basis(caller, scope, limit, plan, policy_version, grant_id, k, slot)
+    """A basis on a standing of its own; name what the test is about."""
+    return Basis(Standing(caller, Terms(limit, plan, policy_version)), scope, grant_id, k)
 
 
 _BASIS = basis()
@@ -45,7 +57,14 @@ def verdict(
 ) -> Verdict:
     """A verdict; allowed unless `code` carries a reason."""
     at = 10**15 + seq * 2_000_000 if at_ns is None else at_ns
-    return Verdict(seq, at, on, code & 15 == 0, code, cost, remaining, retry_after_ms)
+    return Verdict(seq, at, on, code & 15 == 0, code, cost, remaining, ready_at_ns(at, retry_after_ms))
+
+
+def ready_at_ns(at_ns: int, retry_after_ms: int) -> int:
+    """What a verdict of that time carries for such a wait; 0 is an admission's, -1 is never."""
+    if retry_after_ms <= 0:
+        return NEVER_NS if retry_after_ms else 0
+    return at_ns + retry_after_ms * 1_000_000
 
 
 def verdicts(count: int, *, first_seq: int = 0) -> list[Verdict]:
@@ -114,17 +133,11 @@ def expected_rows(taken: Sequence[Verdict], *, clock_offset_ns: int) -> list[tup
 
 _NAMES = st.text(st.characters(codec="utf-8"), max_size=20)
 _PLANS = st.builds(Plan, _NAMES, st.floats(0, 1e12, allow_nan=False, allow_infinity=False), st.integers(0, 2**63 - 1))
-_BASES = st.builds(
-    Basis,
-    caller=_NAMES,
-    scope=_NAMES,
-    limit=st.sampled_from(["per-second", "daily"]),
-    plan=_PLANS,
-    policy_version=st.integers(0, 2**32 - 1),
-    grant_id=st.integers(0, 2**63 - 1),
-    k=st.integers(0, 2**32 - 1),
-    slot=st.integers(0, 2**62),
+_TERMS = st.builds(
+    Terms, limit=st.sampled_from(["per-second", "daily"]), plan=_PLANS, policy_version=st.integers(0, 2**32 - 1)
 )
+_GRANT_IDS = st.integers(0, 2**63 - 1)
+_KS = st.integers(0, 2**32 - 1)
 _REFUSALS = [outcome_code(source, reason) for source in Source for reason in Reason if reason is not Reason.NONE]
 _ADMISSIONS = [outcome_code(source, Reason.NONE) for source in Source]
 
@@ -134,20 +147,25 @@ def runs(draw: st.DrawFn, *, max_size: int = 60) -> list[Verdict]:
     """A contiguous run of verdicts with every value that the log has room for."""
     count = draw(st.integers(0, max_size))
     first_seq = draw(st.integers(0, 2**62)) if count else 0
-    bases = draw(st.lists(_BASES, min_size=1, max_size=8))
+    terms = draw(st.lists(_TERMS, min_size=1, max_size=4))
+    standings = draw(st.lists(st.builds(Standing, _NAMES, st.sampled_from(terms)), min_size=1, max_size=8))
+    scopes = draw(st.lists(_NAMES, min_size=1, max_size=4))
+    basis_of_run = st.builds(Basis, st.sampled_from(standings), st.sampled_from(scopes), _GRANT_IDS, _KS)
+    bases = draw(st.lists(basis_of_run, min_size=1, max_size=8))
     found = []
     for seq in range(first_seq, first_seq + count):
         code = draw(st.sampled_from([*_ADMISSIONS, *_REFUSALS]))
+        at_ns = draw(st.integers(0, 4 * 10**18))
         found.append(
             Verdict(
                 seq,
-                draw(st.integers(0, 4 * 10**18)),
+                at_ns,
                 draw(st.sampled_from(bases)),
                 code & 15 == 0,
                 code,
                 draw(st.one_of(st.just(1), st.integers(0, 2**32 - 1))),
                 draw(st.one_of(st.integers(0, 200), st.integers(-(2**63), 2**63 - 1))),
-                0 if code & 15 == 0 else draw(st.integers(-1, 2**31 - 1)),
+                0 if code & 15 == 0 else ready_at_ns(at_ns, draw(st.integers(-1, 2**31 - 1))),
             )
         )
     return found

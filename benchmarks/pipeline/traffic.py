@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from enforcer.identity import CopyIdentity, new_identity
-from enforcer.types import Basis, Plan, Reason, Source, Standing, Verdict, outcome_code
+from enforcer.types import Basis, Plan, Reason, Source, Standing, Terms, Verdict, outcome_code
 from stream import KafkaSink, StreamConfig
 
 Counts: TypeAlias = npt.NDArray[np.int64]
@@ -71,9 +71,10 @@ def make_copy(number: int, copies: int, callers: int, bootstrap: str, partitions
     """One copy with its own zipf-shaped slice of the callers; each caller reaches up to four copies."""
     dice = random.Random(number)
     mine = [caller for caller in range(callers) if (number - caller) % copies < 4]
-    plan = Plan("standard", 100.0, 200)
     weights = list(accumulate(1 / (caller + 1) for caller in mine))
     picked = dice.choices(mine, cum_weights=weights, k=_POOL)
+    terms = Terms("rate", Plan("standard", 100.0, 200), 7)
+    standings = {caller: Standing(f"acct_{caller:05d}", terms) for caller in mine}
     bases: dict[tuple[int, int], Basis] = {}
     rounds = []
     for caller in picked:
@@ -81,7 +82,7 @@ def make_copy(number: int, copies: int, callers: int, bootstrap: str, partitions
         basis = bases.get((caller, scope))
         if basis is None:
             grant_id = 1_700_000_000_000_000 + dice.randrange(10**9)
-            basis = Standing(f"acct_{caller:05d}", SCOPES[scope], "rate", plan, 7).basis(grant_id=grant_id, k=4)
+            basis = Basis(standings[caller], SCOPES[scope], grant_id, 4)
             bases[caller, scope] = basis
         rounds.append((basis, caller, dice.random() < 0.1))
     identity = new_identity(f"bench-{number:03d}", unix_ms=int(time.time() * 1000), pid=os.getpid())
@@ -90,11 +91,11 @@ def make_copy(number: int, copies: int, callers: int, bootstrap: str, partitions
 
 
 def run(copies: list[Copy], *, rate_per_s: float, seconds: float) -> None:
-    """Pace all copies together; a late tick makes up what it owes."""
+    """Pace all copies together, each tick up to its end; a late tick makes up what it owes."""
     start = time.monotonic()
     made = 0
     while (elapsed := time.monotonic() - start) < seconds:
-        owed = int(elapsed * rate_per_s / len(copies)) - made
+        owed = int((elapsed + _TICK_S) * rate_per_s / len(copies)) - made
         for copy in copies:
             copy.decide(owed)
         made += owed

@@ -1,7 +1,7 @@
 """What one copy holds and knows of one caller's limit: grants, totals, its own rate, and how long to refuse alone.
 
-Pure state: the time is an argument and nobody is asked here. The limiter spends `Lease.left` by itself on its fast
-path; everything else is called under the asker's lock.
+Pure state: the time is an argument and nobody is asked here. All of it is called under the asker's lock; the limiter
+spends from the lease by itself on its fast path.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import math
 from collections.abc import Sequence
 
 from enforcer.core.degrade import Fallback, LocalBucket
-from enforcer.types import Answer, Ask, Grant, Plan, SettleCause, Settlement
+from enforcer.core.lease import Lease
+from enforcer.types import MAX_RETRY_MS, Answer, Ask, Grant, SettleCause, Settlement, Standing, Terms
 
 #: Stock covers this much of the copy's own rate (rule 4 of the sizing).
 _STOCK_S = 2.0
@@ -18,40 +19,10 @@ _STOCK_S = 2.0
 _RATE_TAU_S = 1.0
 #: Longest time for which a copy refuses a large cost by itself: tokens may come home from other copies meanwhile.
 _ALONE_NS = 1_000_000_000
-_ROUND_UP_NS = 999_999
 #: Largest number of waiting tokens that an ask can carry; more than any bucket holds.
 _MOST_WAITING = (1 << 32) - 1
 #: Part of a grant that is left when the next one is asked for.
 _LOW_WATER_DIVISOR = 4
-
-
-class Lease:
-    """One grant in a copy's hands. Small, because every decision touches it.
-
-    Attributes:
-        left: tokens not yet spent; 0 for good once the grant's total has been stated as final.
-        until_ns: when the copy stops spending it, by its own monotonic clock.
-        low: below this many tokens the next grant is asked for; 0 for never.
-        refused_to_ns: the copy refuses by itself while ``(refused_to_ns - now_ns) // 1_000_000`` is above 0: so many
-            milliseconds, rounded up. 999,999 ns after the moment itself.
-        refused: tokens refused so since this grant came.
-        grant: the grant itself; None for the lease of a caller that never had one.
-    """
-
-    __slots__ = ("grant", "left", "low", "refused", "refused_to_ns", "until_ns")
-
-    def __init__(self, grant: Grant | None, *, until_ns: int) -> None:
-        self.grant = grant
-        self.left = grant.size if grant is not None else 0
-        self.until_ns = until_ns
-        self.low = 0
-        self.refused_to_ns = 0
-        self.refused = 0
-
-    @property
-    def spent(self) -> int:
-        """Tokens spent so far; right only while the lease is open."""
-        return self.grant.size - self.left if self.grant is not None else 0
 
 
 class Account:
@@ -66,6 +37,7 @@ class Account:
         queued: whether the asker has it on its list.
         watched: whether the asker looks for it falling idle.
         evicted: whether the limiter has forgotten it; it must not be used any more.
+        standing: the caller and its terms, as its verdicts name them.
         k, tokens: copies counted and tokens left at the owner, by its last answer; 0 and the burst before the first.
         touched_ns: when the copy last looked at it off the fast path.
     """
@@ -73,13 +45,14 @@ class Account:
     __slots__ = (
         "_as_of_ns", "_asked_ns", "_offered_reported", "_open", "_previous_size", "_refused", "_spent_closed",
         "_spent_rated", "_weighted_s", "_weighted_spent", "caller", "current", "evicted", "finals", "k", "limit",
-        "local", "plan", "queued", "scopes", "tokens", "touched_ns", "unreported", "upcoming", "watched",
+        "local", "plan", "queued", "scopes", "standing", "tokens", "touched_ns", "unreported", "upcoming", "watched",
     )  # fmt: skip
 
-    def __init__(self, caller: str, limit: str, plan: Plan, *, now_ns: int) -> None:
+    def __init__(self, caller: str, terms: Terms, *, now_ns: int) -> None:
+        self.standing = Standing(caller, terms)
         self.caller = caller
-        self.limit = limit
-        self.plan = plan
+        self.limit = terms.limit
+        self.plan = terms.plan
         self.current = Lease(None, until_ns=0)
         self.upcoming: Lease | None = None
         self.finals: list[Settlement] = []
@@ -90,7 +63,7 @@ class Account:
         self.watched = False
         self.evicted = False
         self.k = 0
-        self.tokens = float(plan.burst)
+        self.tokens = float(terms.plan.burst)
         self.touched_ns = now_ns
         self._open: list[Lease] = []
         self._spent_closed = 0
@@ -118,7 +91,7 @@ class Account:
         """Tokens in stock."""
         # A closed lease holds nothing, so these two are all there can be.
         upcoming = self.upcoming
-        return self.current.left + upcoming.left if upcoming is not None else self.current.left
+        return self.current.held + upcoming.held if upcoming is not None else self.current.held
 
     @property
     def holds_grant(self) -> bool:
@@ -156,21 +129,19 @@ class Account:
 
     def refused_until_ns(self, cost: int) -> int:
         """Until when this copy refuses such a request without asking; in the past if it may ask."""
-        until = self.current.refused_to_ns - _ROUND_UP_NS
+        until = self.current.refused_until_ns
         if cost == 1:
             return until
         return max(until, min(self._ready_ns(cost), self._as_of_ns + _ALONE_NS))
 
     def retry_after_ms(self, cost: int, now_ns: int) -> int:
         """When a request that was just refused may be admitted, milliseconds, at least 1, never too early."""
-        at_ns = self.current.refused_to_ns - _ROUND_UP_NS
+        at_ns = self.current.refused_until_ns
         if cost > 1:
             at_ns = max(at_ns, self._ready_ns(cost))
         return max(1, -((now_ns - at_ns) // 1_000_000))
 
-    def ask(
-        self, *, ask_no: int, member: str, now_ns: int, jitter: float, waiting: Sequence[int], ahead: bool
-    ) -> Ask:
+    def ask(self, *, ask_no: int, member: str, now_ns: int, jitter: float, waiting: Sequence[int], ahead: bool) -> Ask:
         """Compose the next question: all totals, what requests wait for, and what to hold in stock.
 
         Args:
@@ -184,7 +155,7 @@ class Account:
         for lease in list(self._open):
             if now_ns >= lease.until_ns:
                 self._close(lease, SettleCause.EXPIRY)
-            elif lease.left == 0 or (waiting and lease.left < waiting[0]):
+            elif lease.left <= 0 or (waiting and lease.left < waiting[0]):
                 # What is too little for the first in line goes home, so that it comes back as part of one grant.
                 self._close(lease, SettleCause.ASK)
         open_totals = [Settlement(_id(lease), lease.spent, False, SettleCause.ASK) for lease in self._open]
@@ -222,9 +193,9 @@ class Account:
         if answer.grant is not None and answer.grant.size > 0:
             self._hold(answer.grant, sent_ns + (answer.grant.expires_at_us - answer.owner_now_us) * 1_000, ahead_on)
         newest = self.upcoming or self.current
-        newest.refused_to_ns = 0
+        newest.refused_until_ns = 0
         if answer.refused_for_ms > 0:
-            newest.refused_to_ns = now_ns + answer.refused_for_ms * 1_000_000 + _ROUND_UP_NS
+            newest.refused_until_ns = now_ns + min(answer.refused_for_ms, MAX_RETRY_MS) * 1_000_000
             newest.low = 0
 
     def close_all(self, cause: SettleCause, now_ns: int) -> None:
@@ -245,7 +216,7 @@ class Account:
         if self.current in self._open and self.current.left > 0:
             self.upcoming = lease
             # While another grant stands ready, the fast path must come and fetch it instead of refusing.
-            self.current.refused_to_ns = 0
+            self.current.refused_until_ns = 0
             return
         self._close(self.current, SettleCause.ASK)
         self._make_current(lease)
@@ -253,7 +224,7 @@ class Account:
     def _make_current(self, lease: Lease) -> None:
         retired = self.current
         # Whoever still looks at the old lease must find nothing there, not even a refusal.
-        retired.refused_to_ns = 0
+        retired.refused_until_ns = 0
         self._refused += retired.refused
         self.current = lease
 
@@ -264,6 +235,9 @@ class Account:
         # No call between the read and the store: from here on nobody can spend it.
         left = lease.left
         lease.left = 0
+        if left < 0:
+            self._refused -= left
+            left = 0
         total = Settlement(grant.grant_id, grant.size - left, True, cause)
         self._open.remove(lease)
         self._spent_closed += total.spent

@@ -38,12 +38,13 @@ def header_fields(verdict: Verdict, *, room: int) -> list[tuple[bytes, bytes]]:
         verdict: on the request.
         room: tokens that the caller may expect to have left.
     """
-    policy, state, more_in_s = _constants(verdict.basis.limit, verdict.basis.plan)
+    terms = verdict.basis.standing.terms
+    policy, state, more_in_s = _constants(terms.limit, terms.plan)
     if verdict.allowed:
-        more = b";t=%d" % more_in_s if room < verdict.basis.plan.burst else b""
+        more = b";t=%d" % more_in_s if room < terms.plan.burst else b""
         return [(b"ratelimit-policy", policy), (b"ratelimit", b"%b;r=%d%b" % (state, max(0, room), more))]
     wait_s = retry_after_s(verdict.retry_after_ms)
-    line = state_field(verdict.basis.limit, room, more_in_s=wait_s).encode("ascii")
+    line = state_field(terms.limit, room, more_in_s=wait_s).encode("ascii")
     fields = [(b"ratelimit-policy", policy), (b"ratelimit", line)]
     if wait_s is not None:
         fields.append((b"retry-after", b"%d" % wait_s))

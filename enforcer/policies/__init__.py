@@ -1,4 +1,4 @@
-"""Policy files: read them, check them. ``python -m enforcer.policies check FILE`` does so from the command line."""
+"""Policy files: read them, check them. ``tallygate policy check FILE`` does so from the command line."""
 
 from __future__ import annotations
 

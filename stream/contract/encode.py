@@ -6,151 +6,45 @@ Reads no clock and talks to nobody. Not thread-safe: one encoder serves one thre
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
-from itertools import compress
-from typing import Any, Final, TypeAlias, TypeVar
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from enforcer.types import Basis, Plan, Verdict
+from enforcer.types import NEVER_NS, Plan, Verdict
 from stream.contract import layout
-from stream.contract.layout import COLUMNS, Column, UnencodableBlock
+from stream.contract.columns import NOTHING, Encoded, Ints, encode_array, encode_index, small_to_array, to_array
+from stream.contract.finder import Finder
+from stream.contract.layout import COLUMNS, UnencodableBlock
+from stream.contract.names import name_all
 
-_Ints: TypeAlias = npt.NDArray[Any]
-_Encoded: TypeAlias = tuple[int, int, bytes]
-_T = TypeVar("_T")
-
-_SLOTS: Final = 1 << 16
-_U64: Final = (1 << 64) - 1
+#: Columns of the decisions; those of the bases and plans follow.
+_BASIS, _GAP, _CODE, _COST, _REMAINING, _RETRY = COLUMNS[:6]
+_GRANT_ID, _K, _BURST = COLUMNS[11:]
 
 _pack = msgspec.msgpack.Encoder().encode
-#: Bytes per element, first byte of each element and layout of the fixed-width MessagePack integers.
-_WIDE: Final = {
-    3: (b"\xcd", np.dtype([("type", "u1"), ("value", ">u2")])),
-    5: (b"\xce", np.dtype([("type", "u1"), ("value", ">u4")])),
-    9: (b"\xcf", np.dtype([("type", "u1"), ("value", ">u8")])),
-}
 
 
-def _integers(name: str, values: Sequence[int]) -> _Ints:
-    """Turn Python integers into an array.
+class _Content(NamedTuple):
+    """What a block says: names in their lists, plans' rates, and the columns in the order of the layout."""
 
-    MessagePack writes a list of integers three times as fast as numpy reads one; where all of them came out equally
-    wide, the bytes are the array.
-    """
-    count = len(values)
-    first = values[0]
-    if first is values[-1] and first is values[count // 2] and values.count(first) == count:
-        return _constant(name, first, count)
-    try:
-        packed = _pack(values)
-    except OverflowError:
-        raise _too_wide(name) from None
-    head = 1 if count < 16 else 3 if count < 65_536 else 5
-    width, odd = divmod(len(packed) - head, count)
-    if not odd and width == 1:
-        small = np.frombuffer(packed, np.uint8, offset=head)
-        if small.max() < 0x80:
-            return small
-    elif not odd and width in _WIDE:
-        first_byte, row = _WIDE[width]
-        if packed[head::width].count(first_byte) == count:
-            array = np.frombuffer(packed, row, offset=head)["value"].astype(np.int64)
-            if width < 9 or array.min() >= 0:
-                return array
-    return _mixed(name, values)
+    names: tuple[list[str], list[str], list[str], list[str]]
+    rates: bytes
+    columns: tuple[Encoded, ...]
+    refusals: int
+    bases: int
+    first_at_us: int
 
 
-def _mixed(name: str, values: Sequence[int]) -> _Ints:
-    """Turn Python integers of any size into an array, one by one."""
-    try:
-        return np.fromiter(values, np.int64, len(values))
-    except OverflowError:
-        raise _too_wide(name) from None
-
-
-def _too_wide(name: str) -> UnencodableBlock:
-    return UnencodableBlock(f"{name} holds an integer of more than 64 bits")
-
-
-def _constant(name: str, value: int, count: int) -> _Ints:
-    if not -(2**63) <= value < 2**63:
-        raise UnencodableBlock(f"{name} is {value}, an integer of more than 64 bits")
-    return np.full(count, value, np.int64)
-
-
-class _Identities:
-    """Finds repeated objects in a list by their identity, without hashing or sorting them."""
-
-    def __init__(self) -> None:
-        self._table = np.zeros(_SLOTS, np.int64)
-
-    def find(self, objects: list[Any]) -> tuple[bytes, _Ints]:
-        """Return a mask with one byte set for each distinct object, and for each object its index among those set."""
-        count = len(objects)
-        # An object array is an array of pointers, and the list keeps all of them alive meanwhile.
-        keys = np.frombuffer(np.fromiter(objects, object, count), np.intp)
-        positions = np.arange(count)
-        slots = keys >> 4
-        slots ^= keys >> 20
-        slots &= _SLOTS - 1
-        self._table[slots] = positions
-        owner = self._table[slots]
-        strange = keys[owner] != keys
-        if strange.any():
-            strangers = np.flatnonzero(strange)
-            first: dict[int, int] = {}
-            pairs = zip(keys[strangers].tolist(), strangers.tolist(), strict=True)
-            owner[strangers] = [first.setdefault(key, position) for key, position in pairs]
-        chosen = owner == positions
-        where = np.flatnonzero(chosen)
-        positions[where] = np.arange(len(where))
-        return chosen.tobytes(), positions[owner]
-
-    def index(self, values: list[_T]) -> tuple[_Ints, list[_T]]:
-        """Return the list of unequal values, and for each value its index into it."""
-        count = len(values)
-        first = values[0]
-        if first is values[-1] and first is values[count // 2] and values.count(first) == count:
-            return np.zeros(count, np.uint8), [first]
-        mask, index = self.find(values)
-        found = list(compress(values, mask))
-        if len(set(found)) == len(found):
-            return index, found
-        # Equal values in several objects: a caller that was forgotten and came back.
-        numbers = {value: number for number, value in enumerate(dict.fromkeys(found))}
-        return np.array([numbers[value] for value in found])[index], list(numbers)
-
-
-def _column(column: Column, values: _Ints) -> _Encoded:
-    """Encode one column: width in bytes, base, and the byte planes of ``value - base``."""
-    if not len(values):
-        return 0, 0, b""
-    low, high = int(values.min()), int(values.max())
-    if low < column.low or high > column.high:
-        wrong = low if low < column.low else high
-        raise UnencodableBlock(f"{column.name} is {wrong}; allowed: {column.low} to {column.high}")
-    if low == high:
-        return 0, low, b""
-    width = ((high - low).bit_length() + 7) // 8
-    if low > 0 and (high.bit_length() + 7) // 8 == width:
-        low = 0
-    if width == 1:
-        return 1, low, (values if low == 0 else values - values.dtype.type(low)).astype(np.uint8).tobytes()
-    offsets = values.astype(np.int64).view(np.uint64)
-    if low:
-        offsets = offsets - np.uint64(low & _U64)
-    lanes = np.ascontiguousarray(offsets, "<u8").view(np.uint8).reshape(-1, 8)
-    return width, low, lanes[:, :width].T.tobytes()
+_NO_CONTENT: Final = _Content(([], [], [], []), b"", (NOTHING,) * len(COLUMNS), 0, 0, 0)
 
 
 class BlockEncoder:
     """Encodes the blocks of one copy, one after the other."""
 
     def __init__(self) -> None:
-        self._identities = _Identities()
+        self._finder = Finder()
 
     def encode(
         self,
@@ -179,22 +73,19 @@ class BlockEncoder:
             UnencodableBlock: the verdicts are not contiguous, too many, or one holds a value that has no room.
         """
         _check_run(verdicts, first_seq)
-        bases, columns, first_at_us = self._decision_columns(verdicts, clock_offset_ns)
-        names, plans, basis_columns = self._basis_columns(bases)
-        columns.extend(basis_columns)
+        content = self._content(verdicts, clock_offset_ns) if verdicts else _NO_CONTENT
         try:
-            packed_names = _pack([*names, [plan.name for plan in plans]])
+            packed_names = _pack(content.names)
         except UnicodeEncodeError as error:
             raise UnencodableBlock(f"a name is not text that UTF-8 can write: {error}") from None
-        rates = np.array([plan.rate_per_s for plan in plans], "<f8").tobytes()
         name = copy_id.encode()
         body = b"".join(
             (
-                layout.DESCRIPTORS.pack(*(part for column in columns for part in column[:2])),
+                layout.DESCRIPTORS.pack(*[part for column in content.columns for part in column[:2]]),
                 name,
                 packed_names,
-                rates,
-                *(column[2] for column in columns),
+                content.rates,
+                *[column[2] for column in content.columns],
             )
         )
         head = layout.HEADER.pack(
@@ -206,66 +97,94 @@ class BlockEncoder:
             epoch,
             first_seq,
             len(verdicts),
-            self._refusals,
-            len(bases),
-            *map(len, names),
-            len(plans),
+            content.refusals,
+            content.bases,
+            *map(len, content.names),
             len(packed_names),
             sealed_at_us,
-            first_at_us,
+            content.first_at_us,
             clock_offset_ns,
             prev_hash,
         )
         return _with_crc(head, body)
 
-    def _decision_columns(
-        self, verdicts: list[Verdict], clock_offset_ns: int
-    ) -> tuple[list[Basis], list[_Encoded], int]:
-        """Return the distinct bases, the decisions' columns, and the first one's wall time."""
-        self._refusals = 0
-        if not verdicts:
-            return [], [_column(column, np.empty(0, np.int64)) for column in COLUMNS[:6]], 0
-        bases = [v.basis for v in verdicts]
-        shown, basis = self._identities.find(bases)
-        at_ns = _integers("at_ns", [v.at_ns for v in verdicts]).astype(np.int64)
-        at_us = (at_ns + np.int64(clock_offset_ns)) // 1000
-        if at_us.min() < 0 or at_us.max() > layout.AT_US_MAX:
-            raise UnencodableBlock(f"a decision's wall time is outside 0 to {layout.AT_US_MAX} µs")
-        code = _integers("code", [v.code for v in verdicts])
-        refused = np.flatnonzero(code & 15).tolist()
-        self._refusals = len(refused)
-        retry = [verdicts[position].retry_after_ms for position in refused]
-        arrays = (
-            basis,
-            np.diff(at_us),
-            code,
-            _integers("cost", [v.cost for v in verdicts]),
-            _mixed("remaining", [v.remaining for v in verdicts]),
-            _integers("retry_after_ms", retry) if retry else np.empty(0, np.int64),
+    def _content(self, verdicts: list[Verdict], clock_offset_ns: int) -> _Content:
+        bases, basis = self._finder.find([v.basis for v in verdicts])
+        at_us = _wall_times_us(to_array("at_ns", [v.at_ns for v in verdicts]), clock_offset_ns)
+        remaining = to_array("remaining", [v.remaining for v in verdicts])
+        rulings = _rulings(verdicts)
+        named = name_all(bases, self._finder)
+        plan_names, rates, burst = _plan_parts(tuple(named.plans))
+        columns = (
+            encode_index(basis, len(bases)),
+            encode_array(_GAP, at_us[1:] - at_us[:-1]),
+            rulings.code,
+            rulings.cost,
+            encode_array(_REMAINING, remaining),
+            rulings.retry_after_ms,
+            *named.columns,
+            encode_array(_GRANT_ID, to_array("grant_id", [b.grant_id for b in bases])),
+            encode_array(_K, small_to_array("k", [b.k for b in bases])),
+            burst,
         )
-        encoded = [_column(column, array) for column, array in zip(COLUMNS[:6], arrays, strict=True)]
-        return list(compress(bases, shown)), encoded, int(at_us[0])
+        names = (named.callers, named.scopes, named.limits, plan_names)
+        return _Content(names, rates, columns, rulings.refusals, len(bases), int(at_us[0]))
 
-    def _basis_columns(self, bases: list[Basis]) -> tuple[list[list[str]], list[Plan], list[_Encoded]]:
-        """Return the lists of callers, scopes and limits, the plans, and the columns of the dictionary."""
-        if not bases:
-            return [[], [], []], [], [_column(column, np.empty(0, np.int64)) for column in COLUMNS[6:]]
-        caller, callers = self._identities.index([b.caller for b in bases])
-        scope, scopes = self._identities.index([b.scope for b in bases])
-        limit, limits = self._identities.index([b.limit for b in bases])
-        plan, plans = self._identities.index([b.plan for b in bases])
-        arrays = (
-            caller,
-            scope,
-            limit,
-            plan,
-            _integers("policy_version", [b.policy_version for b in bases]),
-            _integers("grant_id", [b.grant_id for b in bases]),
-            _integers("k", [b.k for b in bases]),
-            _integers("burst", [p.burst for p in plans]),
-        )
-        encoded = [_column(column, array) for column, array in zip(COLUMNS[6:], arrays, strict=True)]
-        return [callers, scopes, limits], plans, encoded
+
+class _Rulings(NamedTuple):
+    """How a block's decisions were decided: how many were refused, and three columns."""
+
+    refusals: int
+    code: Encoded
+    cost: Encoded
+    retry_after_ms: Encoded
+
+
+def _rulings(verdicts: list[Verdict]) -> _Rulings:
+    """Read only the verdicts that differ from the usual one: admitted by this copy, for one token."""
+    odd = [v for v in verdicts if v.code or v.cost != 1]
+    if not odd:
+        return _Rulings(0, NOTHING, (0, 1, b""), NOTHING)
+    count = len(verdicts)
+    places = to_array("seq", [v.seq for v in odd]) - verdicts[0].seq
+    code = _spread(places, small_to_array("code", [v.code for v in odd]), count, usual=0)
+    costs = [v.cost for v in odd]
+    cost: Encoded = (0, 1, b"")
+    if costs.count(1) != len(costs):
+        cost = encode_array(_COST, _spread(places, small_to_array("cost", costs), count, usual=1))
+    refused = [v for v in odd if v.code & 15]
+    waits_ms = encode_array(_RETRY, _waits_ms(refused)) if refused else NOTHING
+    return _Rulings(len(refused), encode_array(_CODE, code), cost, waits_ms)
+
+
+def _spread(places: Ints, values: Ints, count: int, *, usual: int) -> Ints:
+    """A column of which all values but these are the usual one."""
+    column = np.full(count, usual, np.intp)
+    column[places] = values
+    return column
+
+
+def _waits_ms(refused: list[Verdict]) -> Ints:
+    """`Verdict.retry_after_ms` of these."""
+    ready_at_ns = to_array("ready_at_ns", [v.ready_at_ns for v in refused])
+    waits_ms: Ints = -((to_array("at_ns", [v.at_ns for v in refused]) - ready_at_ns) // 1_000_000)
+    waits_ms[waits_ms < 1] = 1
+    waits_ms[ready_at_ns == NEVER_NS] = -1
+    return waits_ms
+
+
+def _wall_times_us(at_ns: Ints, clock_offset_ns: int) -> Ints:
+    at_us: Ints = (at_ns + np.int64(clock_offset_ns)) // 1000
+    if at_us.min() < 0 or at_us.max() > layout.AT_US_MAX:
+        raise UnencodableBlock(f"a decision's wall time is outside 0 to {layout.AT_US_MAX} µs")
+    return at_us
+
+
+@lru_cache(maxsize=64)
+def _plan_parts(plans: tuple[Plan, ...]) -> tuple[list[str], bytes, Encoded]:
+    """The plans' names, rates and bursts: the same in nearly all blocks of a copy."""
+    rates = np.array([plan.rate_per_s for plan in plans], "<f8").tobytes()
+    return [plan.name for plan in plans], rates, encode_array(_BURST, to_array("burst", [plan.burst for plan in plans]))
 
 
 def _check_run(verdicts: list[Verdict], first_seq: int) -> None:

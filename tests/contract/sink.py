@@ -62,7 +62,7 @@ class SinkContract:
         taken = [
             verdict(
                 seq,
-                on=basis(f"acct-{seq % 97}", f"GET /v1/{seq % 5}", plan=Plan("p", 1.0 + seq % 3, 10), slot=seq),
+                on=basis(f"acct-{seq % 97}", f"GET /v1/{seq % 5}", plan=Plan("p", 1.0 + seq % 3, 10)),
                 code=refused if seq % 9 == 0 else 0,
                 cost=1 + seq % 4,
                 remaining=seq % 300,

@@ -8,11 +8,11 @@ import pytest
 
 from enforcer.sink import DegradeChanged, GrantIssued, GrantSettled, NullSink, Sink
 from enforcer.testing import RecordingSink
-from enforcer.types import Basis, Grant, Plan, SettleCause, Settlement, Verdict
+from enforcer.types import Basis, Grant, Plan, SettleCause, Settlement, Standing, Terms, Verdict
 
 
 def _verdict(seq: int) -> Verdict:
-    basis = Basis("acme", "GET /", "rate", Plan("standard", 100.0, 200), 1, 7, 4, 1)
+    basis = Basis(Standing("acme", Terms("rate", Plan("standard", 100.0, 200), 1)), "GET /", 7, 4)
     return Verdict(seq, seq, basis, True, 0, 2, 5, 0)
 
 

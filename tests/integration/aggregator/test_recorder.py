@@ -11,7 +11,7 @@ import pytest
 
 from enforcer.identity import CopyIdentity
 from enforcer.sink import GrantIssued, GrantSettled
-from enforcer.types import Grant, Plan, SettleCause, Settlement, Standing, Verdict
+from enforcer.types import Basis, Grant, Plan, SettleCause, Settlement, Standing, Terms, Verdict
 from stream.contract.codec import encode_block
 from stream.contract.control import DecisionsLost, encode_control
 from stream.contract.facts import encode_facts
@@ -20,7 +20,7 @@ from tests.integration.aggregator.recording import Recording, recording
 from tests.logfill import START_US, Fill, send
 from tests.services import KafkaService
 
-_BASIS = Standing("acct-1", "/cards/{id}", "sustained", Plan("pro", 10.0, 20), 3).basis(grant_id=START_US, k=4)
+_BASIS = Basis(Standing("acct-1", Terms("sustained", Plan("pro", 10.0, 20), 3)), "/cards/{id}", START_US, 4)
 
 
 @pytest.fixture

@@ -76,5 +76,3 @@ class _Shared(MemoryOwner):
 
     def close(self) -> None:
         """Leave the shared owner open."""
-
-

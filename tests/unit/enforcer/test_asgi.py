@@ -88,7 +88,8 @@ async def test_a_refusal_is_a_problem_that_explains_itself() -> None:
 
 async def test_never_has_no_retry_after() -> None:
     """E1: a client that waits for it would wait for ever."""
-    fleet = Fleet(make_policy(rate_per_s=1, burst=5, scopes={"GET /all": {"cost": 10}}))
+    plans = {"standard": {"rate_per_s": 1, "burst": 5}, "large": {"rate_per_s": 1, "burst": 10}}
+    fleet = Fleet(make_policy(plans=plans, scopes={"GET /all": {"cost": 10}}))
     status, headers, body = await _client(fleet).get("/all", headers={"x-account": "acme"})
     assert 429 == status
     assert "retry-after" not in headers

@@ -22,6 +22,13 @@ def test_header_is_found_whatever_its_case() -> None:
     assert "acme" == from_header("X-Account")(_scope(("Accept", "*/*"), ("X-Account", "acme")))
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_a_name_beyond_ascii_is_the_same_caller_in_either_encoding(encoding: str) -> None:
+    """The policy is UTF-8 and names `café`; as mojibake it would be another caller, on the default plan."""
+    scope = {"type": "http", "headers": [(b"x-account", "café".encode(encoding))]}
+    assert "café" == from_header("x-account")(scope)
+
+
 def test_no_header_or_an_empty_one_is_anonymous() -> None:
     """Whoever does not say who it is shares the bounded bucket."""
     assert from_header("x-account")(_scope()) is None

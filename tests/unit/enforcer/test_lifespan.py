@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from enforcer.asgi import Message, RateLimitMiddleware, Receive, Scope, Send
-from enforcer.errors import ConfigError
+from enforcer.errors import ConfigError, EnforcerError
 from enforcer.limiter import Limiter
 from tests.unit.enforcer.harness import Fleet
 
@@ -84,16 +86,48 @@ async def test_the_limiter_lives_from_startup_to_shutdown(app: Any) -> None:
     assert fleet.sink.closed_within_s is not None
 
 
-async def test_a_limiter_that_cannot_be_built_fails_the_startup_with_its_reason() -> None:
-    """Serving without a limiter because of a typing error in a file would be found by the first attacker."""
+@pytest.mark.parametrize(
+    ("error", "tracebacks"),
+    [(ConfigError("TALLYGATE_OWNER_URL has another scheme"), 0), (LookupError("another scheme, unforeseen"), 1)],
+)
+async def test_a_limiter_that_cannot_be_built_fails_the_startup_with_its_reason(
+    error: Exception, tracebacks: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Serving without a limiter because of a typing error would be found by the first attacker.
+
+    The server logs the reason that it is sent; a traceback would bury it, unless the fault is in the program.
+    """
 
     def build() -> Limiter:
-        raise ConfigError("TALLYGATE_OWNER_URL has another scheme")
+        raise error
 
     server = Server(RateLimitMiddleware(_with_lifespan, build))
     answer = await server.start()
     assert "lifespan.startup.failed" == answer["type"]
     assert "another scheme" in answer["message"]
+    assert tracebacks == len(caplog.records)
+
+
+@pytest.mark.parametrize("app", [_with_lifespan, _that_answers_everything])
+async def test_nothing_is_left_to_do_once_the_shutdown_is_complete(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers end their loop then; one that had to cancel us would log that the lifespan is not supported."""
+    fleet = Fleet()
+    steps: list[str] = []
+    close = Limiter.close
+
+    def note_and_close(limiter: Limiter) -> None:
+        steps.append("close")
+        close(limiter)
+
+    async def send(message: Message) -> None:
+        steps.append(message["type"])
+
+    monkeypatch.setattr(Limiter, "close", note_and_close)
+    inbox: asyncio.Queue[Message] = asyncio.Queue()
+    for kind in ("startup", "shutdown"):
+        inbox.put_nowait({"type": f"lifespan.{kind}"})
+    await RateLimitMiddleware(app, lambda: fleet.limiter)({"type": "lifespan"}, inbox.get, send)
+    assert ["lifespan.startup.complete", "close", "lifespan.shutdown.complete"] == steps
 
 
 async def test_an_application_that_fails_after_startup_closes_the_limiter_and_says_so() -> None:
@@ -141,3 +175,39 @@ async def test_a_server_without_lifespan_gets_the_limiter_with_the_first_request
     assert [1] == calls
     assert [204, 204] == [message["status"] for message in sent]
     assert all(any(name == b"ratelimit" for name, _ in message["headers"]) for message in sent)
+
+
+async def test_a_server_without_a_lifespan_is_told_what_it_loses(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a lifespan nobody tells the limiter that the end is near: said once, and closed at a normal exit."""
+    at_exit: list[Callable[[], None]] = []
+    monkeypatch.setattr(atexit, "register", at_exit.append)
+    fleet = Fleet()
+    app = RateLimitMiddleware(_hello, lambda: fleet.limiter)
+    for _ in range(2):
+        assert 200 == (await _get(app))["status"]
+    assert ["no_lifespan"] == [record.__dict__["action"] for record in caplog.records]
+    (close,) = at_exit
+    close()
+    with pytest.raises(EnforcerError, match="closed"):
+        fleet.limiter.check("acme")
+
+
+async def _hello(_scope: Scope, _receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _get(app: Any) -> Message:
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"x-account", b"acme")]}
+    await app(scope, receive, send)
+    return sent[0]

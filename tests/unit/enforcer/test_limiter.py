@@ -106,6 +106,20 @@ def test_scopes_share_their_callers_bucket() -> None:
     _assert_record_is_whole(fleet)
 
 
+class _Text(str):
+    """What template engines hand out for text."""
+
+    __slots__ = ()
+
+
+def test_a_subclass_of_text_is_recorded_as_plain_text() -> None:
+    """The record takes plain text only: one such name would otherwise cost all later decisions of the caller."""
+    fleet = Fleet()
+    for caller, scope in ((_Text("acme"), _Text("search")), ("acme", "search")):
+        basis = fleet.limiter.check(caller, scope).basis
+        assert (str, str) == (basis.caller.__class__, basis.scope.__class__)
+
+
 def test_callers_do_not_share() -> None:
     """One caller's flood is no other's refusal."""
     fleet = Fleet(make_policy(rate_per_s=1, burst=5))

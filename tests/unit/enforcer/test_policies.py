@@ -9,7 +9,7 @@ import pytest
 from enforcer.errors import PolicyError
 from enforcer.policies import load_policy, parse_policy
 from enforcer.policies.check import main
-from enforcer.policy import FailMode
+from enforcer.policy import METHODS, FailMode
 
 GOOD = """\
 version: 7
@@ -97,6 +97,14 @@ def test_five_faults_are_five_faults_with_their_lines() -> None:
         ("fail_mode: closed", "fail_mode: open", 11, "'by_plan', 'closed' or 'emergency'"),
         ("/items/{id}", "/items/{id", 10, "not allowed"),
         ("/items/{id}", "/items/{id:path}/x", 10, "must be the last"),
+        ('"GET /items/{id}"', "GET items/{id}", 10, "'GET /items/{id}'"),
+        ('"GET /items/{id}"', "FETCH /x", 10, "'FETCH' is no method"),
+        ('"GET /items/{id}"', '"* /x"', 10, "'*' is no method"),
+        ('"GET /items/{id}"', "get /x", 10, "allowed: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
+        ('"GET /items/{id}"', "/y", 10, "a path without a method; allowed: METHOD /path, as in 'GET /y'"),
+        ('"GET /items/{id}"', "items/{id}", 10, "no method"),
+        ('"GET /items/{id}"', "nightly import", 10, "a name without slash and space"),
+        ("cost: 10", "cost: 40001", 11, "is 40001, above the burst of every plan"),
         ("plan: standard}", "plan: none}", 13, "there is no plan 'none'"),
         ("caller: nobody", 'caller: "no\\tbody"', 13, "control characters"),
         ("copies: 48", "copies: 0", 14, "greater than or equal to 1"),
@@ -112,6 +120,18 @@ def test_each_fault_is_named_with_its_line(old: str, new: str, line: int, says: 
     faults = _faults(GOOD.replace(old, new, 1))
     assert [line] == [found for found, _, _ in faults]
     assert says in faults[0][2]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("cost: 10", "cost: 40000"), ("nightly-import", "search"), ("nightly-import", "(unmatched)")]
+    + [("GET /items/{id}", f"{method} /items/{{id}}") for method in METHODS]
+    + [("GET /items/{id}", "GET /")],
+)
+def test_scopes_that_some_request_can_match_and_some_plan_can_pay_are_allowed(old: str, new: str) -> None:
+    """A cost that only the larger plans can pay is how a route is kept to them."""
+    assert old in GOOD
+    assert 3 == len(parse_policy(GOOD.replace(old, new, 1).encode()).scopes)
 
 
 def test_aliases_cannot_blow_a_policy_up() -> None:
@@ -131,8 +151,9 @@ def test_documents_that_are_no_policy_are_refused(text: str) -> None:
 
 def test_files_that_cannot_be_read_say_so(tmp_path: Path) -> None:
     """A wrong path is the commonest fault of all."""
-    with pytest.raises(PolicyError, match="No such file"):
+    with pytest.raises(PolicyError) as missing:
         load_policy(tmp_path / "none.yaml")
+    assert f"{tmp_path / 'none.yaml'}: cannot be read: No such file or directory" == str(missing.value)
     with pytest.raises(PolicyError, match="Is a directory"):
         load_policy(tmp_path)
     binary = tmp_path / "binary.yaml"
@@ -149,5 +170,8 @@ def test_check_command_reports_and_tells_by_its_status(tmp_path: Path, capsys: p
     assert 0 == main(["check", str(good)])
     assert "version 7, 2 plans, 2 callers, 3 scopes: valid" in capsys.readouterr().out
     assert 1 == main(["check", str(good), str(bad)])
-    assert "5 fault(s)" in capsys.readouterr().err
+    assert f"{bad}: 5 faults in the policy\n  line 3: " in capsys.readouterr().err
+    bad.write_text(GOOD.replace("acme: large", "acme: larg"))
+    assert 1 == main(["check", str(bad)])
+    assert f"{bad}: 1 fault in the policy\n  line 7: " in capsys.readouterr().err
     assert 2 == main([])

@@ -75,10 +75,20 @@ def test_an_unreachable_owner_starts_degraded_says_so_once_and_decides(caplog: p
 def test_a_wrong_address_or_policy_is_an_error_at_build(tmp_path: Path) -> None:
     """What no retry can mend must not start."""
     good = str(EXAMPLE / "policy.yaml")
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match="TALLYGATE_OWNER_URL: owner address is not one"):
         build_limiter(EnforcerConfig(owner_url="redis://host:notaport/0", policy_path=good, copy_id="a"))
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("colour: red\n")
     with pytest.raises(PolicyError):
-        build_limiter(EnforcerConfig(owner_url=NOBODY, policy_path=str(tmp_path / "none.yaml"), copy_id="a"))
+        build_limiter(EnforcerConfig(owner_url=NOBODY, policy_path=str(bad), copy_id="a"))
+
+
+def test_a_policy_file_that_is_not_there_is_a_wrong_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file has no faults: the reader must be sent to the setting, and shown where the file was looked for."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        build_limiter(EnforcerConfig(owner_url=NOBODY, policy_path="none.yaml", copy_id="a"))
+    assert f"the policy file that TALLYGATE_POLICY names does not exist: {tmp_path / 'none.yaml'} " in str(caught.value)
 
 
 def test_the_example_is_ten_lines_and_its_policy_valid() -> None:

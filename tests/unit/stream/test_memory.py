@@ -133,7 +133,7 @@ def test_sealed_bytes_are_bounded_too() -> None:
     shipped = sink(max_held_bytes=1_000_000, block_decisions=10)
     shipped.is_away = True
     for seq in range(400):
-        shipped.capture(verdict(seq, on=basis("x" * 9_000 + str(seq), slot=seq)))
+        shipped.capture(verdict(seq, on=basis("x" * 9_000 + str(seq))))
         if seq % 10 == 9:
             shipped.tick()
     assert shipped.shipper.outbox.bytes < 1_200_000
@@ -157,7 +157,7 @@ def test_only_the_decision_that_does_not_fit_is_lost() -> None:
 def test_message_never_grows_past_its_limit() -> None:
     """A broker refuses a longer one for ever, and its decisions would be lost."""
     shipped = sink(max_message_bytes=20_000)
-    capture(shipped, [verdict(seq, on=basis(f"{seq}" * 300, slot=seq)) for seq in range(300)])
+    capture(shipped, [verdict(seq, on=basis(f"{seq}" * 300)) for seq in range(300)])
     for number in range(500):
         shipped.grant_issued(grant("y" * 200 + str(number)))
     shipped.close(1.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enforcer.core.account import Account
-from enforcer.types import Answer, Ask, Grant, Plan, SettleCause, Settlement
+from enforcer.types import MAX_RETRY_MS, Answer, Ask, Grant, Plan, SettleCause, Settlement, Terms
 
 S = 1_000_000_000
 PLAN = Plan("standard", 100.0, 200)
@@ -14,7 +14,7 @@ class Book:
     """An account with an owner that answers what the test says."""
 
     def __init__(self) -> None:
-        self.account = Account("acme", "rate", PLAN, now_ns=NOW)
+        self.account = Account("acme", Terms("rate", PLAN, 1), now_ns=NOW)
         self.asked = 0
 
     def ask(self, *, now_ns: int = NOW, waiting: tuple[int, ...] = (), ahead: bool = True) -> Ask:
@@ -104,7 +104,7 @@ def test_a_grant_in_reserve_ends_local_refusals() -> None:
     book.answer(book.ask(waiting=(1,)), 8, refused_for_ms=500)
     assert book.account.refused_until_ns(1) > NOW
     book.answer(book.ask(), 5)
-    assert book.account.current.refused_to_ns == 0
+    assert book.account.current.refused_until_ns == 0
     assert book.account.refused_until_ns(1) <= NOW
 
 
@@ -181,9 +181,10 @@ def test_offered_counts_admitted_and_refused_once() -> None:
     for _ in range(4):
         book.account.spend(1, NOW)
     book.account.refuse(3)
-    book.account.current.refused += 2
+    book.account.current.left -= 2
     lost = book.ask(waiting=(1,))
     assert 9 == lost.offered
+    assert (Settlement(1, 4, True, SettleCause.ASK),) == lost.settlements, "what was refused was not spent"
     heard = book.ask(waiting=(1,))
     assert 9 == heard.offered
     book.answer(heard, 1)
@@ -218,3 +219,11 @@ def test_closing_makes_every_total_final_exactly_once() -> None:
     assert [] == book.account.take_unreported()
     assert (0, False, 2) == (book.account.held, book.account.holds_grant, book.account.spent)
     assert -1 == book.account.spend(1, NOW)
+
+
+def test_a_wait_longer_than_the_record_can_carry_is_cut_to_what_it_can() -> None:
+    """A plan of one token a month must not make decisions that the log has no room for."""
+    book = Book()
+    book.answer(book.ask(waiting=(1,)), 0, refused_for_ms=2**33)
+    assert NOW + MAX_RETRY_MS * 1_000_000 == book.account.refused_until_ns(1)
+    assert MAX_RETRY_MS == book.account.retry_after_ms(1, NOW)

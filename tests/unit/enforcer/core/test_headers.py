@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from enforcer.core.headers import header_fields, policy_field, retry_after_s, state_field
-from enforcer.types import Basis, Plan, Reason, Source, Verdict, outcome_code
+from enforcer.types import NEVER_NS, Basis, Plan, Reason, Source, Standing, Terms, Verdict, outcome_code
 
 STANDARD = Plan("standard", 100.0, 200)
 
 
 def _verdict(*, allowed: bool, retry_after_ms: int = 0, reason: Reason = Reason.NONE, plan: Plan = STANDARD) -> Verdict:
-    basis = Basis("acme", "GET /", "rate", plan, 1, 0, 1, 1)
-    return Verdict(0, 0, basis, allowed, outcome_code(Source.LOCAL, reason), 1, 7, retry_after_ms)
+    basis = Basis(Standing("acme", Terms("rate", plan, 1)), "GET /", 0, 1)
+    ready_at_ns = NEVER_NS if retry_after_ms < 0 else retry_after_ms * 1_000_000
+    return Verdict(0, 0, basis, allowed, outcome_code(Source.LOCAL, reason), 1, 7, ready_at_ns)
 
 
 @pytest.mark.parametrize(

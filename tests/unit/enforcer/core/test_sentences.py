@@ -10,9 +10,7 @@ from enforcer.types import Reason
 
 
 def _explain(reason: Reason, *, cost: int = 1, retry_after_ms: int = 310, at: str | None = None) -> str:
-    return explain_refusal(
-        reason=reason, cost=cost, rate_per_s=100.0, burst=200, retry_after_ms=retry_after_ms, at=at
-    )
+    return explain_refusal(reason=reason, cost=cost, rate_per_s=100.0, burst=200, retry_after_ms=retry_after_ms, at=at)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,47 @@
+"""What the fast path reads and writes of a grant, and nothing else.
+
+The limiter spends from `left` without the lock: between reading and storing it there is no call. Whoever else changes
+it, under the asker's lock, keeps to the same.
+"""
+
+from __future__ import annotations
+
+from enforcer.types import Grant
+
+
+class Lease:
+    """One grant in a copy's hands. Small, because every decision touches it.
+
+    Attributes:
+        left: tokens not yet spent; an empty lease counts the tokens refused on it downwards from 0, so that a refusal
+            costs what an admission costs. Never above 0 again once the grant's total has been stated as final.
+        until_ns: when the copy stops spending it, by its own monotonic clock.
+        low: below this many tokens the next grant is asked for; 0 for never.
+        refused_until_ns: until when the copy refuses by itself what costs one token; 0 if it may ask. Such a refusal
+            carries this very number.
+        grant: the grant itself; None for the lease of a caller that never had one.
+    """
+
+    __slots__ = ("grant", "left", "low", "refused_until_ns", "until_ns")
+
+    def __init__(self, grant: Grant | None, *, until_ns: int) -> None:
+        self.grant = grant
+        self.left = grant.size if grant is not None else 0
+        self.until_ns = until_ns
+        self.low = 0
+        self.refused_until_ns = 0
+
+    @property
+    def held(self) -> int:
+        """Tokens that can be spent."""
+        return max(0, self.left)
+
+    @property
+    def refused(self) -> int:
+        """Tokens that the fast path refused, since this was last taken in."""
+        return max(0, -self.left)
+
+    @property
+    def spent(self) -> int:
+        """Tokens spent so far; right only while the lease is open."""
+        return self.grant.size - self.held if self.grant is not None else 0

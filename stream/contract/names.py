@@ -1,0 +1,71 @@
+"""What stands behind the bases of a block: names and plans without repetition, and columns that point to them.
+
+Standings, terms and texts of scopes are few long-lived objects behind many bases: each is read once a block. Nothing is
+remembered from block to block. It would not pay: in a gateway with many callers a third of a block's lanes are new, and
+what was remembered of the others has left the cache just as they have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final, NamedTuple, TypeVar
+
+import numpy as np
+
+from enforcer.types import Basis, Plan
+from stream.contract.columns import Encoded, Ints, encode_array, encode_index, to_array
+from stream.contract.finder import Finder
+from stream.contract.layout import COLUMNS
+
+_H = TypeVar("_H", bound=Hashable)
+
+_POLICY_VERSION: Final = next(column for column in COLUMNS if column.name == "policy_version")
+
+
+class Named(NamedTuple):
+    """What stands behind the bases of a block.
+
+    Attributes:
+        callers, scopes, limits, plans: the distinct ones.
+        columns: `caller`, `scope`, `limit` and `plan`, indexes into these lists; `policy_version`.
+    """
+
+    callers: list[str]
+    scopes: list[str]
+    limits: list[str]
+    plans: list[Plan]
+    columns: tuple[Encoded, Encoded, Encoded, Encoded, Encoded]
+
+
+def name_all(bases: list[Basis], finder: Finder) -> Named:
+    """Read what stands behind the distinct bases of a block.
+
+    Raises:
+        UnencodableBlock: a policy version has no room in the log.
+    """
+    standings, standing = finder.find([basis.standing for basis in bases])
+    texts, scope = finder.find([basis.scope for basis in bases])
+    terms, terms_of_standing = finder.find([one.terms for one in standings])
+    term = terms_of_standing.take(standing)
+    callers, caller = _unequal([one.caller for one in standings], standing)
+    scopes, scope = _unequal(texts, scope)
+    limits, limit = _unequal([one.limit for one in terms], term)
+    plans, plan = _unequal([one.plan for one in terms], term)
+    version = to_array("policy_version", [one.policy_version for one in terms])
+    columns = (
+        encode_index(caller, len(callers)),
+        encode_index(scope, len(scopes)),
+        encode_index(limit, len(limits)),
+        encode_index(plan, len(plans)),
+        encode_array(_POLICY_VERSION, version.take(term) if len(terms) > 1 else version),
+    )
+    return Named(callers, scopes, limits, plans, columns)
+
+
+def _unequal(values: list[_H], index: Ints) -> tuple[list[_H], Ints]:
+    """The values without repetition, and the index into them that replaces the one into `values`."""
+    numbers = dict.fromkeys(values)
+    if len(numbers) == len(values):
+        return values, index
+    number_of = {value: number for number, value in enumerate(numbers)}
+    return list(numbers), np.array([number_of[value] for value in values]).take(index)

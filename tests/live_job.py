@@ -1,0 +1,88 @@
+"""A log in memory and a worker on it, for tests of `LiveJob` without Kafka, Faust and a database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from aggregator.live import LiveJob
+from aggregator.live_store import LiveTable
+from stream.contract.block import DecisionBlock
+from stream.contract.layout import CorruptBlock
+
+
+@dataclass
+class MemoryMessage:
+    """A message of a `MemoryLog`."""
+
+    partition: int
+    offset: int
+    value: bytes
+    timestamp_s: float = 1_700_000_000.0
+    acked: bool = False
+
+    def ack(self) -> None:
+        self.acked = True
+
+
+@dataclass
+class MemoryLog:
+    """Partitions of blocks; None stands for bytes that are no block. Bytes are indices into `blocks`."""
+
+    partitions: dict[int, list[DecisionBlock | None]] = field(default_factory=dict)
+    identity: str = "log"
+    low: dict[int, int] = field(default_factory=dict)
+
+    async def log_id(self) -> str:
+        return self.identity
+
+    async def low_watermark(self, partition: int) -> int:
+        return self.low.get(partition, 0)
+
+    def append(self, partition: int, *blocks: DecisionBlock | None) -> None:
+        self.partitions.setdefault(partition, []).extend(blocks)
+
+    def message(self, partition: int, offset: int) -> MemoryMessage:
+        """One delivery of the message at this place."""
+        return MemoryMessage(partition, offset, f"{partition} {offset}".encode())
+
+    def messages(self, partition: int, first: int = 0, end: int | None = None) -> list[MemoryMessage]:
+        """One delivery of each message in a span."""
+        last = len(self.partitions[partition]) if end is None else end
+        return [self.message(partition, offset) for offset in range(first, last)]
+
+    def decode(self, value: bytes) -> DecisionBlock:
+        """What `decode_block` is on a real log."""
+        partition, offset = map(int, value.split())
+        found = self.partitions[partition][offset]
+        if found is None:
+            raise CorruptBlock("magic is b'junk'; allowed: b'TGDB'")
+        return found
+
+
+class Clock:
+    """A clock that stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def always() -> bool:
+    """Wait for the database as long as it takes."""
+    return True
+
+
+def job_on(
+    log: MemoryLog, table: LiveTable, *, now_s: Callable[[], float], full_rows: int = 10_000, full_bytes: int = 10**6
+) -> LiveJob:
+    """A worker's job on this log and this table."""
+    return LiveJob(table, log, decode=log.decode, now_s=now_s, full_rows=full_rows, full_bytes=full_bytes)
+
+
+async def take_all(job: LiveJob, messages: Sequence[MemoryMessage]) -> None:
+    """Deliver messages in order."""
+    for message in messages:
+        await job.take(message)

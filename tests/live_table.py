@@ -1,0 +1,129 @@
+"""A `live` table in memory with the rule of ReplacingMergeTree: of rows with one key, the highest version stays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from aggregator.core.live_load import CallerRow, CopyRow, FleetRow, ProgressRow, UsageRow
+from aggregator.core.live_rows import Cut, rows_table
+from aggregator.core.live_shard import CopyKey
+from aggregator.core.live_tables import COUNT_COLUMNS
+from aggregator.store import StoreUnavailable
+from tests.live_blocks import SlowTotals
+
+Row = dict[str, Any]
+_KEY = ("kind", "caller", "minute", "scope", "policy_version", "code", "copy_id", "epoch", "log_partition")
+
+
+class MemoryTable:
+    """`LiveTable` without a database.
+
+    `failures` is how many of the next calls of `write` find the database away; `failed_writes_land` says whether the
+    rows of such a call are stored all the same, which a client cannot know.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[Any, ...], Row] = {}
+        self.failures = 0
+        self.failed_writes_land = False
+        self.writes = 0
+        self.losses: list[tuple[int, int, int, int]] = []
+        self.largest_write = 0
+
+    def insert(self, rows: Iterable[Row]) -> None:
+        """Store rows; an equal or higher version replaces."""
+        for row in rows:
+            key = tuple(row[name] for name in _KEY)
+            if key not in self._rows or row["version"] >= self._rows[key]["version"]:
+                self._rows[key] = row
+
+    def of_kind(self, kind: str, partition: int | None = None) -> list[Row]:
+        """The rows of one kind, as FINAL gives them."""
+        return [row for row in self._rows.values() if row["kind"] == kind and partition in (None, row["log_partition"])]
+
+    def progress(self, partition: int) -> Sequence[ProgressRow]:
+        return [(row["scope"], row["version"], row["next_seq"]) for row in self.of_kind("progress", partition)]
+
+    def minutes(
+        self, partition: int, minutes: Sequence[int]
+    ) -> tuple[Sequence[UsageRow], Sequence[FleetRow], Sequence[CallerRow]]:
+        wanted = set(minutes)
+        usage = [
+            (row["version"], minute_of(row), row["caller"], row["scope"], counts(row))
+            for row in self.of_kind("usage", partition)
+            if minute_of(row) in wanted
+        ]
+        fleet = [
+            (row["version"], minute_of(row), row["scope"], row["policy_version"], row["code"], counts(row))
+            for row in self.of_kind("fleet", partition)
+            if minute_of(row) in wanted
+        ]
+        callers = [
+            (
+                *(row["version"], minute_of(row), row["caller"], row["plan"]),
+                *(row["rate_per_s"], row["burst"], row["k_counted"], row["copies"]),
+            )
+            for row in self.of_kind("caller", partition)
+            if minute_of(row) in wanted
+        ]
+        return usage, fleet, callers
+
+    def recent_copies(self, partition: int) -> Sequence[CopyRow]:
+        return [_copy_row(row) for row in self.of_kind("copy", partition)]
+
+    def copies(self, partition: int, keys: Sequence[CopyKey]) -> Sequence[CopyRow]:
+        return [row for row in self.recent_copies(partition) if (row[1], row[2]) in keys]
+
+    def write(self, cuts: Iterable[Cut]) -> int:
+        rows = rows_table(cuts).to_pylist()
+        if self.failures > 0:
+            self.failures -= 1
+            if self.failed_writes_land:
+                self.insert(rows)
+            raise StoreUnavailable("the table is away")
+        self.insert(rows)
+        self.writes += 1
+        self.largest_write = max(self.largest_write, len(rows))
+        return len(rows)
+
+    def write_loss(self, partition: int, first_offset: int, next_offset: int, at_us: int) -> None:
+        self.losses.append((partition, first_offset, next_offset, at_us))
+
+    def totals(self) -> SlowTotals:
+        """Everything that it says, in the form of `SlowTotals`."""
+        return totals_of(self._rows.values())
+
+
+def minute_of(row: Row) -> int:
+    """The unix minute of a row."""
+    return int(row["minute"].timestamp()) // 60
+
+
+def counts(row: Row) -> list[int]:
+    """The count columns of a row, in their order."""
+    return [row[name] for name in COUNT_COLUMNS]
+
+
+def totals_of(rows: Iterable[Row]) -> SlowTotals:
+    """Rows of the `live` table, each key once, in the form of `SlowTotals`."""
+    totals = SlowTotals()
+    for row in rows:
+        partition = row["log_partition"]
+        named = Counter({name: row[name] for name in COUNT_COLUMNS if row[name]})
+        if row["kind"] == "usage":
+            totals.usage[partition, minute_of(row), row["caller"], row["scope"]] = named
+        elif row["kind"] == "fleet":
+            totals.fleet[partition, minute_of(row), row["scope"], row["policy_version"], row["code"]] = named
+        elif row["kind"] == "caller":
+            totals.copies[partition, minute_of(row), row["caller"]] = set(row["copies"])
+            totals.k[partition, minute_of(row), row["caller"]] = row["k_counted"]
+        elif row["kind"] == "copy":
+            totals.next_seq[partition, row["copy_id"], row["epoch"]] = row["next_seq"]
+    return totals
+
+
+def _copy_row(row: Row) -> CopyRow:
+    sealed_at_us = round(row["sealed_at"].timestamp() * 1_000_000)
+    return (row["version"], row["copy_id"], row["epoch"], row["next_seq"], sealed_at_us)
