@@ -62,7 +62,7 @@ class DeadLetterTopic:
             producer.produce(
                 DEAD_LETTERS.name, letter.payload, letter.key or None, headers=headers, on_delivery=delivered
             )
-        except KafkaException as error:
+        except (KafkaException, BufferError) as error:
             self._log.warning(
                 "dead letter %s[%d]@%d stands in the table only, the topic does not take it: %s",
                 letter.topic,

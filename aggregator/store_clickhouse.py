@@ -12,7 +12,7 @@ from typing import Any
 import clickhouse_connect
 import pyarrow as pa
 from clickhouse_connect.driver.client import Client
-from clickhouse_connect.driver.exceptions import ClickHouseError, OperationalError
+from clickhouse_connect.driver.exceptions import ClickHouseError, DataError, ProgrammingError
 
 from aggregator.config import ClickHouseDsn, parse_dsn
 from aggregator.store import StoreRefused, StoreUnavailable
@@ -179,7 +179,7 @@ def classify(address: str, error: Exception) -> StoreUnavailable | StoreRefused:
         return StoreUnavailable(f"the disk of ClickHouse at {address} is full: {text}")
     if code in _TRANSIENT_CODES:
         return StoreUnavailable(f"ClickHouse at {address} cannot do it now: {text}")
-    if code is None and isinstance(error, OperationalError | OSError):
+    if code is None and not isinstance(error, ProgrammingError | DataError):
         return StoreUnavailable(f"ClickHouse at {address} does not answer: {_cause(error)}")
     hint = f" ({_HINTS[code]})" if code in _HINTS else ""
     return StoreRefused(f"ClickHouse at {address} refused{hint}: {text}")

@@ -202,14 +202,15 @@ class Limiter(Decisions):
             if self._closed:
                 return
             self._closed = True
-        timeout_s = self._settings.close_timeout_s
-        deadline_ns = self._now() + round(timeout_s * 1e9)
-        if self._asker.stop(timeout_s):
-            with self._asker.lock:
-                self._lanes.clear()
-            self._asker.settle_all(self._directory.accounts, deadline_ns)
-        self._owner.close()
-        self._sink.close(max(0.0, (deadline_ns - self._now()) / 1e9))
+        deadline_ns = self._now() + round(self._settings.close_timeout_s * 1e9)
+        try:
+            if self._asker.stop(self._settings.close_timeout_s):
+                with self._asker.lock:
+                    self._lanes.clear()
+                self._asker.settle_all(self._directory.accounts, deadline_ns)
+            self._owner.close()
+        finally:
+            self._sink.close(max(0.0, (deadline_ns - self._now()) / 1e9))
 
     def _decide(self, lane: Lane, cost: int, now_ns: int, loop: asyncio.AbstractEventLoop | None) -> Verdict | Waiter:
         """Decide off the fast path, or have the request wait."""

@@ -25,9 +25,7 @@ _WINDOW_BYTES: Final = 16 * 1024 * 1024
 _RETRY_S: Final = 1.0
 _PREPARE_TIMEOUT_S: Final = 1.0
 #: The broker will say the same however often it is asked.
-_HOPELESS: Final = frozenset(
-    {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError.INVALID_RECORD, KafkaError._INVALID_ARG}
-)
+_HOPELESS: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError._INVALID_ARG})
 
 
 class ProducerLike(Protocol):
