@@ -23,7 +23,7 @@ fi
 stamp=.venv/.locked
 wanted=$(cat requirements/dev.txt requirements/uv.txt pyproject.toml | sha256sum | cut -d' ' -f1)
 if [ "$(cat $stamp 2>/dev/null || true)" != "$wanted" ]; then
-  say "making .venv from requirements/dev.txt (hashed; about 500 MB, most of it the embedded ClickHouse engine)"
+  say "making .venv from requirements/dev.txt (hashed; about 1.2 GB on disk, much of it the embedded ClickHouse engine)"
   [ -x .venv/bin/python ] || "$python" -m venv .venv
   .venv/bin/python -m pip install --quiet --require-hashes -r requirements/uv.txt
   .venv/bin/uv pip sync --quiet --python .venv/bin/python --require-hashes requirements/dev.txt requirements/uv.txt

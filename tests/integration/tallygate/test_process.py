@@ -23,6 +23,7 @@ from tallygate.engines.tansu import start_tansu
 from tallygate.engines.valkey import Valkey, start_valkey
 from tallygate.scratch import Scratch
 from tests.processes import freeze, is_running, kill, wait_until
+from tests.services import unavailable
 
 _SLEEP = [sys.executable, "-c", "import time; print('begun', flush=True); time.sleep(600)"]
 _STUBBORN = [
@@ -197,7 +198,7 @@ def test_jars_are_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.
 def test_apache_kafka_opens_its_folder_again_after_a_kill(tmp_path: Path) -> None:
     """Chaos tests kill the broker and need the same log, on the same port, afterwards."""
     if not kafka_jars.jars_dir().is_dir():
-        pytest.skip("Apache Kafka is not installed")
+        unavailable("Apache Kafka is not installed")
     port = free_port()
     first = apache_kafka.start_apache_kafka(tmp_path, port)
     kill(first.pid)
