@@ -158,7 +158,8 @@ class LogReader:
         self._consumer.close()
 
     def _revoked(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
-        self._paused = []
+        # The client keeps a partition paused through a rebalance: given back to this reader, it would stay silent.
+        self.resume()
         self._rebalanced = True
         self._on_revoked()
 
