@@ -1,10 +1,10 @@
 """What a decision costs on its way to the log: ``python -m benchmarks.wire [--json FILE]``.
 
 Encodes the traffic of one copy (500 decisions/s, Zipf over 2,000 or 20,000 callers and 12 scopes, blocks of 2,000;
-"hot": 5,000/s of 20 callers),
-compresses each block with its Kafka headers as the producer does (lz4), decodes it, and compares every column with what
-went in; a difference fails the run. Times are the least of several rounds, block by block; the verdicts of all blocks
-together are larger than a core's cache, as they are in a gateway.
+"hot": 5,000/s of 20 callers), compresses each block with its Kafka headers as the producer does (lz4), decodes it, and
+compares every column with what went in; a difference fails the run. `encode_python_ns` is what an installation without
+a C compiler pays. Times are the least of several rounds, block by block; the verdicts of all blocks together are larger
+than a core's cache, as they are in a gateway.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from stream.buffer import BufferLimits, DecisionBuffer, take_head
 from stream.contract.block import DecisionBlock
 from stream.contract.codec import BlockEncoder, decode_block, hash_block
 from stream.contract.envelope import DECISIONS_EVENT, event_headers
+from stream.contract.reading import BEST, COMPILED, IN_PYTHON, Reader
 
 _IDENTITY = CopyIdentity("gw-017", 1_795_991_556_929 << 20 | 4711)
 _BLOCKS = 20
@@ -47,8 +48,8 @@ def _least_ns(work: Callable[[_In], object], inputs: Sequence[_In], decisions: i
 class _Codec:
     """One copy's encoder, and what its producer adds."""
 
-    def __init__(self) -> None:
-        self._encoder = BlockEncoder()
+    def __init__(self, reader: Reader = BEST) -> None:
+        self._encoder = BlockEncoder(reader)
         headers = event_headers(DECISIONS_EVENT, _IDENTITY, 0)
         self._around = b"".join([b"gw-017", *(part for name, value in headers for part in (name.encode(), value))])
 
@@ -108,6 +109,7 @@ def _wire(suffix: str, *, callers: int, rate_per_s: float = 500.0, bounded: bool
         Result(
             f"encode_compress_ns{suffix}", _least_ns(codec.encode_and_compress, blocks, total), "ns", must_ns, goal_ns
         ),
+        Result(f"encode_python{suffix}_ns", _least_ns(_Codec(IN_PYTHON).encode, blocks, total), "ns"),
         Result(f"wire_bytes{suffix}", wire_bytes, "B", must_bytes, goal_bytes),
         Result(f"raw_bytes{suffix}", sum(map(len, encoded)) / total, "B"),
         Result(f"bases_per_decision{suffix}", bases, ""),
@@ -151,6 +153,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.wire", description=__doc__)
     parser.add_argument("--json", metavar="FILE", help="write the results there as well")
     options = parser.parse_args(arguments)
+    if COMPILED is None:
+        print("built without a C compiler: verdicts are read in Python")
     results = [
         *_wire("", callers=2_000, bounded=True),
         *_wire("_20k", callers=20_000),

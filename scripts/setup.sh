@@ -21,13 +21,16 @@ fi
 [ -n "$python" ] || die "no Python 3.11 to 3.13 on PATH; install one, or name it: PYTHON=/path/to/python make setup"
 
 stamp=.venv/.locked
-wanted=$(cat requirements/dev.txt requirements/uv.txt pyproject.toml | sha256sum | cut -d' ' -f1)
+wanted=$(cat requirements/dev.txt requirements/uv.txt pyproject.toml stream/contract/_reading.c | sha256sum | cut -d' ' -f1)
+build() { .venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation --reinstall --editable .; }
+compiled() { .venv/bin/python -c 'from stream.contract.reading import COMPILED; raise SystemExit(COMPILED is None)'; }
 if [ "$(cat $stamp 2>/dev/null || true)" != "$wanted" ]; then
   say "making .venv from requirements/dev.txt (hashed; about 1.2 GB on disk, much of it the embedded ClickHouse engine)"
   [ -x .venv/bin/python ] || "$python" -m venv .venv
   .venv/bin/python -m pip install --quiet --require-hashes -r requirements/uv.txt
   .venv/bin/uv pip sync --quiet --python .venv/bin/python --require-hashes requirements/dev.txt requirements/uv.txt
-  .venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation --editable .
+  build
+  compiled || say "no C compiler, or no header files of Python: decisions are encoded in Python, which takes longer"
   echo "$wanted" >$stamp
 else
   say ".venv is up to date"
@@ -35,6 +38,7 @@ fi
 [ "${1:-}" = services ] || exit 0
 
 missing=()
+compiled || missing+=(gcc libc6-dev python3-dev)
 command -v chromium >/dev/null && command -v chromedriver >/dev/null || missing+=(chromium chromium-driver)
 command -v redis-server >/dev/null || missing+=(redis-server)
 command -v java >/dev/null || missing+=(openjdk-17-jre-headless)
@@ -44,6 +48,7 @@ if [ ${#missing[@]} -gt 0 ]; then
     say "installing system packages for the tests: ${missing[*]}"
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+    compiled || build
   else
     say "missing for the whole test suite: ${missing[*]}; install them (on Debian: apt-get install ${missing[*]})"
     say "tests that need them are skipped with the reason"

@@ -1,12 +1,10 @@
-"""One column of a block: Python integers to an array, an array to the bytes that stand in the block.
+"""One column of a block: an array of integers to the bytes that stand in the block.
 
 Pure. Knows how a column is written, not what it means.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -20,27 +18,6 @@ Encoded: TypeAlias = tuple[int, int, bytes]
 
 NOTHING: Final[Encoded] = (0, 0, b"")
 _LITTLE: Final = np.dtype("<i8")
-
-
-def to_array(name: str, values: Sequence[int]) -> Ints:
-    """Turn Python integers into an array; ``n``, as wide as a pointer, is what CPython converts fastest.
-
-    Raises:
-        UnencodableBlock: one of them has more than 64 bits; the message names the field and the value.
-    """
-    try:
-        return np.frombuffer(struct.pack(f"{len(values)}n", *values), np.intp)
-    except struct.error:
-        wide = [value for value in values if not -(2**63) <= value < 2**63]
-        raise UnencodableBlock(f"{name} is {wide[0]}, an integer of more than 64 bits") from None
-
-
-def small_to_array(name: str, values: Sequence[int]) -> Ints:
-    """Do the same, faster where all of them are below 256."""
-    try:
-        return np.frombuffer(bytes(values), np.uint8).astype(np.intp)
-    except ValueError:
-        return to_array(name, values)
 
 
 def encode_array(column: Column, values: Ints) -> Encoded:

@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from enforcer.types import NEVER_NS, Plan, Verdict
+from enforcer.types import NEVER_NS, Basis, Plan, Verdict
 from stream.contract import layout
-from stream.contract.columns import NOTHING, Encoded, Ints, encode_array, encode_index, small_to_array, to_array
-from stream.contract.finder import Finder
+from stream.contract.columns import NOTHING, Encoded, Ints, encode_array, encode_index
 from stream.contract.layout import COLUMNS, UnencodableBlock
 from stream.contract.names import name_all
+from stream.contract.reading import BEST, IN_PYTHON, Reader
 
 #: Columns of the decisions; those of the bases and plans follow.
 _BASIS, _GAP, _CODE, _COST, _REMAINING, _RETRY = COLUMNS[:6]
@@ -41,10 +41,14 @@ _NO_CONTENT: Final = _Content(([], [], [], []), b"", (NOTHING,) * len(COLUMNS), 
 
 
 class BlockEncoder:
-    """Encodes the blocks of one copy, one after the other."""
+    """Encodes the blocks of one copy, one after the other.
 
-    def __init__(self) -> None:
-        self._finder = Finder()
+    Args:
+        reader: how the verdicts are read; the blocks are the same with each.
+    """
+
+    def __init__(self, reader: Reader = BEST) -> None:
+        self._reader = reader
 
     def encode(
         self,
@@ -109,68 +113,36 @@ class BlockEncoder:
         return _with_crc(head, body)
 
     def _content(self, verdicts: list[Verdict], clock_offset_ns: int) -> _Content:
-        bases, basis = self._finder.find([v.basis for v in verdicts])
-        at_us = _wall_times_us(to_array("at_ns", [v.at_ns for v in verdicts]), clock_offset_ns)
-        remaining = to_array("remaining", [v.remaining for v in verdicts])
-        rulings = _rulings(verdicts)
-        named = name_all(bases, self._finder)
+        reader = self._reader
+        bases, basis = reader.distinct(verdicts, Verdict.basis)
+        at_ns = reader.integers(verdicts, Verdict.at_ns)
+        at_us = _wall_times_us(at_ns, clock_offset_ns)
+        code = reader.integers(verdicts, Verdict.code)
+        refused = (code & 15).nonzero()[0]
+        named = name_all(bases, reader)
         plan_names, rates, burst = _plan_parts(tuple(named.plans))
         columns = (
             encode_index(basis, len(bases)),
             encode_array(_GAP, at_us[1:] - at_us[:-1]),
-            rulings.code,
-            rulings.cost,
-            encode_array(_REMAINING, remaining),
-            rulings.retry_after_ms,
+            encode_array(_CODE, code),
+            encode_array(_COST, reader.integers(verdicts, Verdict.cost)),
+            encode_array(_REMAINING, reader.integers(verdicts, Verdict.remaining)),
+            encode_array(_RETRY, self._waits_ms([verdicts[place] for place in refused.tolist()], at_ns.take(refused))),
             *named.columns,
-            encode_array(_GRANT_ID, to_array("grant_id", [b.grant_id for b in bases])),
-            encode_array(_K, small_to_array("k", [b.k for b in bases])),
+            encode_array(_GRANT_ID, reader.integers(bases, Basis.grant_id)),
+            encode_array(_K, reader.integers(bases, Basis.k)),
             burst,
         )
         names = (named.callers, named.scopes, named.limits, plan_names)
-        return _Content(names, rates, columns, rulings.refusals, len(bases), int(at_us[0]))
+        return _Content(names, rates, columns, len(refused), len(bases), int(at_us[0]))
 
-
-class _Rulings(NamedTuple):
-    """How a block's decisions were decided: how many were refused, and three columns."""
-
-    refusals: int
-    code: Encoded
-    cost: Encoded
-    retry_after_ms: Encoded
-
-
-def _rulings(verdicts: list[Verdict]) -> _Rulings:
-    """Read only the verdicts that differ from the usual one: admitted by this copy, for one token."""
-    odd = [v for v in verdicts if v.code or v.cost != 1]
-    if not odd:
-        return _Rulings(0, NOTHING, (0, 1, b""), NOTHING)
-    count = len(verdicts)
-    places = to_array("seq", [v.seq for v in odd]) - verdicts[0].seq
-    code = _spread(places, small_to_array("code", [v.code for v in odd]), count, usual=0)
-    costs = [v.cost for v in odd]
-    cost: Encoded = (0, 1, b"")
-    if costs.count(1) != len(costs):
-        cost = encode_array(_COST, _spread(places, small_to_array("cost", costs), count, usual=1))
-    refused = [v for v in odd if v.code & 15]
-    waits_ms = encode_array(_RETRY, _waits_ms(refused)) if refused else NOTHING
-    return _Rulings(len(refused), encode_array(_CODE, code), cost, waits_ms)
-
-
-def _spread(places: Ints, values: Ints, count: int, *, usual: int) -> Ints:
-    """A column of which all values but these are the usual one."""
-    column = np.full(count, usual, np.intp)
-    column[places] = values
-    return column
-
-
-def _waits_ms(refused: list[Verdict]) -> Ints:
-    """`Verdict.retry_after_ms` of these."""
-    ready_at_ns = to_array("ready_at_ns", [v.ready_at_ns for v in refused])
-    waits_ms: Ints = -((to_array("at_ns", [v.at_ns for v in refused]) - ready_at_ns) // 1_000_000)
-    waits_ms[waits_ms < 1] = 1
-    waits_ms[ready_at_ns == NEVER_NS] = -1
-    return waits_ms
+    def _waits_ms(self, refused: list[Verdict], at_ns: Ints) -> Ints:
+        """`Verdict.retry_after_ms` of these, which were decided at these times."""
+        ready_at_ns = self._reader.integers(refused, Verdict.ready_at_ns)
+        waits_ms: Ints = -((at_ns - ready_at_ns) // 1_000_000)
+        waits_ms[waits_ms < 1] = 1
+        waits_ms[ready_at_ns == NEVER_NS] = -1
+        return waits_ms
 
 
 def _wall_times_us(at_ns: Ints, clock_offset_ns: int) -> Ints:
@@ -184,7 +156,7 @@ def _wall_times_us(at_ns: Ints, clock_offset_ns: int) -> Ints:
 def _plan_parts(plans: tuple[Plan, ...]) -> tuple[list[str], bytes, Encoded]:
     """The plans' names, rates and bursts: the same in nearly all blocks of a copy."""
     rates = np.array([plan.rate_per_s for plan in plans], "<f8").tobytes()
-    return [plan.name for plan in plans], rates, encode_array(_BURST, to_array("burst", [plan.burst for plan in plans]))
+    return [plan.name for plan in plans], rates, encode_array(_BURST, IN_PYTHON.integers(list(plans), Plan.burst))
 
 
 def _check_run(verdicts: list[Verdict], first_seq: int) -> None:

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from enforcer.types import Basis, Plan
-from stream.contract.columns import Encoded, Ints, encode_array, encode_index, to_array
-from stream.contract.finder import Finder
+from enforcer.types import Basis, Plan, Standing, Terms
+from stream.contract.columns import Encoded, Ints, encode_array, encode_index
 from stream.contract.layout import COLUMNS
+from stream.contract.reading import Reader
 
 _H = TypeVar("_H", bound=Hashable)
 
@@ -37,21 +37,21 @@ class Named(NamedTuple):
     columns: tuple[Encoded, Encoded, Encoded, Encoded, Encoded]
 
 
-def name_all(bases: list[Basis], finder: Finder) -> Named:
+def name_all(bases: list[Basis], reader: Reader) -> Named:
     """Read what stands behind the distinct bases of a block.
 
     Raises:
         UnencodableBlock: a policy version has no room in the log.
     """
-    standings, standing = finder.find([basis.standing for basis in bases])
-    texts, scope = finder.find([basis.scope for basis in bases])
-    terms, terms_of_standing = finder.find([one.terms for one in standings])
+    standings, standing = reader.distinct(bases, Basis.standing)
+    texts, scope = reader.distinct(bases, Basis.scope)
+    terms, terms_of_standing = reader.distinct(standings, Standing.terms)
     term = terms_of_standing.take(standing)
     callers, caller = _unequal([one.caller for one in standings], standing)
     scopes, scope = _unequal(texts, scope)
     limits, limit = _unequal([one.limit for one in terms], term)
     plans, plan = _unequal([one.plan for one in terms], term)
-    version = to_array("policy_version", [one.policy_version for one in terms])
+    version = reader.integers(terms, Terms.policy_version)
     columns = (
         encode_index(caller, len(callers)),
         encode_index(scope, len(scopes)),

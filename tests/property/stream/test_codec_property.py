@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from enforcer.types import Verdict
 from stream.contract import layout
-from stream.contract.codec import UnencodableBlock, decode_block, encode_block
+from stream.contract.codec import BlockEncoder, UnencodableBlock, decode_block, encode_block
 from stream.contract.control import CopyStopped, DecisionsLost, DegradeChanged, decode_control, encode_control
 from stream.contract.facts import decode_facts, encode_facts
+from stream.contract.reading import IN_PYTHON
 from tests.verdicts import IDENTITY, expected_rows, grant, rows, runs, settlement
 
 
@@ -29,6 +30,10 @@ def test_any_run_round_trips(taken: list[Verdict], offset_ns: int) -> None:
             encode_block(taken, **whose, first_seq=first_seq, sealed_at_us=1, clock_offset_ns=offset_ns)
         return
     data = encode_block(taken, **whose, first_seq=first_seq, sealed_at_us=1, clock_offset_ns=offset_ns)
+    in_python = BlockEncoder(IN_PYTHON).encode(
+        taken, **whose, first_seq=first_seq, sealed_at_us=1, clock_offset_ns=offset_ns
+    )
+    assert data == in_python, "a block does not depend on how the verdicts were read"
     block = decode_block(data)
     assert first_seq == block.first_seq
     assert expected_rows(taken, clock_offset_ns=offset_ns) == rows(block)

@@ -112,8 +112,8 @@ def test_equal_names_in_different_objects_are_listed_once() -> None:
     assert expected_rows(twice, clock_offset_ns=OFFSET_NS) == rows(block)
 
 
-def test_bases_that_share_an_entry_of_the_finder_stay_apart() -> None:
-    """The encoder finds equal bases by a hash; a collision must not merge two callers."""
+def test_bases_of_a_long_block_stay_apart() -> None:
+    """The encoder finds equal bases by their address; two that look alike there must not merge two callers."""
     many = [verdict(seq, on=basis(f"acct-{seq}")) for seq in range(30_000)]
     block = decode_block(encode(many))
     assert [f"acct-{seq}" for seq in range(30_000)] == [block.bases.callers[i] for i in block.bases.caller[block.basis]]
@@ -139,17 +139,20 @@ def test_one_encoder_gives_the_same_bytes_as_a_fresh_one() -> None:
     [
         ([verdict(0, cost=-1)], "cost is -1"),
         ([verdict(0, cost=2**32)], "cost is 4294967296"),
-        ([verdict(0), verdict(1, cost=2**70)], "cost is 1180591620717411303424, an integer of more than 64 bits"),
-        ([verdict(0, remaining=2**63)], "remaining is 9223372036854775808, an integer of more than 64 bits"),
+        (
+            [verdict(0), verdict(1, cost=2**70)],
+            "cost is 1180591620717411303424; allowed: an integer of at most 64 bits",
+        ),
+        ([verdict(0, remaining=2**63)], "remaining is 9223372036854775808; allowed: an integer of at most 64 bits"),
         (
             [verdict(0), verdict(1, remaining=2**63)],
-            "remaining is 9223372036854775808, an integer of more than 64 bits",
+            "remaining is 9223372036854775808; allowed: an integer of at most 64 bits",
         ),
         ([verdict(0, on=basis(k=-1))], "k is -1"),
         ([verdict(0, on=basis(grant_id=2**63))], "grant_id is 9223372036854775808"),
         ([verdict(0, code=1, retry_after_ms=2**31)], "retry_after_ms is 2147483648"),
         ([verdict(0, on=basis(policy_version=2**32))], "policy_version is 4294967296"),
-        ([verdict(0, at_ns=-(10**19))], "more than 64 bits"),
+        ([verdict(0, at_ns=-(10**19))], "at most 64 bits"),
         ([verdict(0, at_ns=-(2 * 10**18))], "wall time is outside"),
         ([verdict(0, on=basis("bad \ud800"))], "UTF-8"),
         ([verdict(0), verdict(2)], "without gaps"),

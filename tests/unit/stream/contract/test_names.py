@@ -9,7 +9,7 @@ import pytest
 
 from enforcer.types import Basis, Plan, Standing, Terms, Verdict
 from stream.contract.codec import BlockEncoder, UnencodableBlock, decode_block
-from stream.contract.finder import Finder
+from stream.contract.reading import Reader
 from tests.verdicts import IDENTITY, STANDARD, expected_rows, rows, verdict
 
 OFFSET_NS = 1_794_991_556_000_000_000
@@ -18,9 +18,9 @@ Encode = Callable[[list[Verdict]], bytes]
 
 
 @pytest.fixture
-def encode() -> Encode:
+def encode(reader: Reader) -> Encode:
     """One encoder, as a copy has it."""
-    encoder = BlockEncoder()
+    encoder = BlockEncoder(reader)
 
     def one(taken: list[Verdict]) -> bytes:
         return encoder.encode(
@@ -99,15 +99,3 @@ def test_terms_that_have_no_room_spoil_only_their_own_block(encode: Encode, vers
     with pytest.raises(UnencodableBlock, match=f"policy_version is {version}"):
         encode(block_of([*many(20), bad]))
     assert_comes_back(encode, many(20))
-
-
-def test_finder_tells_objects_apart_whose_addresses_end_alike() -> None:
-    """Its table is small: what only looks alike there must not be merged."""
-    chance = random.Random(5)
-    objects = [object() for _ in range(20_000)]
-    finder = Finder()
-    for size in (1, 300, 20_000):
-        taken = chance.choices(objects[:size], k=size)
-        distinct, index = finder.find(taken)
-        assert len(set(map(id, taken))) == len(distinct)
-        assert all(one is distinct[at] for one, at in zip(taken, index.tolist(), strict=True))
