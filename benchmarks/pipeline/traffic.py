@@ -90,16 +90,25 @@ def make_copy(number: int, copies: int, callers: int, bootstrap: str, partitions
     return Copy(identity, KafkaSink(config, identity), rounds)
 
 
-def run(copies: list[Copy], *, rate_per_s: float, seconds: float) -> None:
-    """Pace all copies together, each tick up to its end; a late tick makes up what it owes."""
+def run(copies: list[Copy], *, rate_per_s: float, seconds: float) -> float:
+    """Pace all copies together, each tick up to its end; a late tick makes up what it owes.
+
+    Returns:
+        Seconds from the start until the last decision was made.
+    """
+    each = round(seconds * rate_per_s / len(copies))
     start = time.monotonic()
     made = 0
-    while (elapsed := time.monotonic() - start) < seconds:
-        owed = int((elapsed + _TICK_S) * rate_per_s / len(copies)) - made
+    while True:
+        elapsed = time.monotonic() - start
+        owed = min(each, int((elapsed + _TICK_S) * rate_per_s / len(copies))) - made
         for copy in copies:
             copy.decide(owed)
         made += owed
-        time.sleep(max(0.0, _TICK_S - (time.monotonic() - start - elapsed)))
+        now = time.monotonic() - start
+        if made == each:
+            return now
+        time.sleep(max(0.0, _TICK_S - (now - elapsed)))
 
 
 def main() -> int:
@@ -113,9 +122,7 @@ def main() -> int:
     parser.add_argument("--callers", type=int, required=True)
     args = parser.parse_args()
     copies = [make_copy(n, args.copies, args.callers, args.bootstrap, args.partitions) for n in range(args.copies)]
-    started = time.monotonic()
-    run(copies, rate_per_s=args.rate, seconds=args.seconds)
-    seconds = time.monotonic() - started
+    seconds = run(copies, rate_per_s=args.rate, seconds=args.seconds)
     for copy in copies:
         copy.sink.close(_CLOSE_TIMEOUT_S)
     both = [copy.totals(args.callers) for copy in copies]

@@ -58,7 +58,7 @@ def test_migrations_may_be_repeated() -> None:
     """A migration that was cut off half way is run again from its first statement."""
     for step in migrations():
         for statement in step.statements:
-            assert "IF NOT EXISTS" in statement or "IF EXISTS" in statement, statement
+            assert re.search(r"IF NOT EXISTS|IF EXISTS|^ALTER TABLE \w+ MODIFY SETTING ", statement), statement
 
 
 @pytest.mark.parametrize("table", sorted(IDENTITIES))
