@@ -7,6 +7,7 @@ comes out exactly once, either in a run or in a loss.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
@@ -20,6 +21,9 @@ OVERFLOW: Final = "the log was away and the copy's memory for decisions was full
 HOLE: Final = "the decision was numbered but never handed over"
 UNENCODABLE: Final = "the decision holds a value that the log has no room for"
 REFUSED: Final = "the broker refused the block"
+DROPPED: Final = "the copy could not ship its record and dropped what it had not looked at"
+UNSENT: Final = "the copy ended before the block could be sent"
+UNACKNOWLEDGED: Final = "the copy ended before the broker acknowledged the block: it may be on the log all the same"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +86,15 @@ class DecisionBuffer:
         self._last_cut_s = now_s
         self._losses: list[Loss] = []
         self._waiting = 0
+        self._no_room_cause = OVERFLOW
         self.taken = 0
         """Verdicts that came in."""
         self.lost = 0
         """Decisions that are named in losses."""
         self.late = 0
         """Verdicts that came twice, or after they had been counted as lost: dropped, the record has its answer."""
+        self.strange = 0
+        """Objects that came in and are no numbered verdicts: dropped, and not counted in `taken`."""
 
     @property
     def next_seq(self) -> int:
@@ -99,14 +106,22 @@ class DecisionBuffer:
         """Decisions that wait here."""
         return self._waiting + len(self._ahead)
 
-    def add(self, batch: list[Verdict], *, now_s: float, held_elsewhere: int = 0) -> None:
+    def add(
+        self, batch: list[Verdict], *, now_s: float, held_elsewhere: int = 0, no_room_cause: str = OVERFLOW
+    ) -> None:
         """Take verdicts, in whatever order several threads left them.
 
         Args:
             batch: what was captured since the last call.
             now_s: monotonic time.
             held_elsewhere: sealed decisions that the broker has not acknowledged.
+            no_room_cause: what the record says of decisions for which there is no room.
         """
+        self._no_room_cause = no_room_cause
+        if batch and not _is_run(batch, self._next_seq):
+            numbered = [one for one in batch if _is_numbered(one)]
+            self.strange += len(batch) - len(numbered)
+            batch = numbered
         self.taken += len(batch)
         if batch:
             if self._ahead or not _is_run(batch, self._next_seq):
@@ -183,7 +198,7 @@ class DecisionBuffer:
         self._next_seq += len(run)
         room = max(self._limits.max_held - held_elsewhere - self._waiting, 0)
         if room < len(run):
-            self._note(Loss(first_seq + room, len(run) - room, OVERFLOW))
+            self._note(Loss(first_seq + room, len(run) - room, self._no_room_cause))
             run = run[:room]
             if not run:
                 return
@@ -217,15 +232,36 @@ class DecisionBuffer:
 
     def _note(self, loss: Loss) -> None:
         self.lost += loss.count
-        last = self._losses[-1] if self._losses else None
-        if last is not None and last.cause == loss.cause and last.first_seq + last.count == loss.first_seq:
-            self._losses[-1] = Loss(last.first_seq, last.count + loss.count, loss.cause)
-        else:
-            self._losses.append(loss)
+        _join(self._losses, loss)
+
+
+def adjoin(losses: Iterable[Loss]) -> list[Loss]:
+    """The losses in order of seq; adjacent ones of one cause are one."""
+    joined: list[Loss] = []
+    for loss in sorted(losses, key=lambda loss: loss.first_seq):
+        _join(joined, loss)
+    return joined
+
+
+def _join(losses: list[Loss], loss: Loss) -> None:
+    last = losses[-1] if losses else None
+    if last is not None and last.cause == loss.cause and last.first_seq + last.count == loss.first_seq:
+        losses[-1] = Loss(last.first_seq, last.count + loss.count, loss.cause)
+    else:
+        losses.append(loss)
+
+
+def _is_numbered(one: object) -> bool:
+    """Whether it is a verdict with a seq: whoever calls the sink may hand over anything."""
+    seq: object = one.seq if isinstance(one, Verdict) else None
+    return isinstance(seq, int) and seq >= 0
 
 
 def _is_run(batch: list[Verdict], first_seq: int) -> bool:
-    """Whether the verdicts are numbered ``first_seq, first_seq + 1, …`` as they stand."""
-    if batch[-1].seq != first_seq + len(batch) - 1:
+    """Whether these are verdicts numbered ``first_seq, first_seq + 1, …`` as they stand."""
+    try:
+        if batch[-1].seq != first_seq + len(batch) - 1:
+            return False
+        return [verdict.seq for verdict in batch] == list(range(first_seq, first_seq + len(batch)))
+    except AttributeError:
         return False
-    return [verdict.seq for verdict in batch] == list(range(first_seq, first_seq + len(batch)))

@@ -72,4 +72,4 @@ class MemorySink:
         self._is_closed = True
         self.tick(everything=True)
         if self.is_away:
-            self._shipper.abandon()
+            self._shipper.abandon(now_s=self._clock.monotonic_ns() / 1e9)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from stream.buffer import Loss
 from stream.contract.envelope import Headers
 
 
@@ -21,6 +22,7 @@ class Letter:
         partition: where it must go; None lets the key choose.
         first_seq, decisions: which decisions it carries, if any.
         facts: how many grants and settlements it carries.
+        loss: the loss that it names, if it is a loss record.
     """
 
     topic: str
@@ -31,6 +33,7 @@ class Letter:
     first_seq: int = 0
     decisions: int = 0
     facts: int = 0
+    loss: Loss | None = None
 
 
 class Outbox:
@@ -39,6 +42,7 @@ class Outbox:
     def __init__(self) -> None:
         self._letters: dict[int, Letter] = {}
         self._waiting: dict[int, Letter] = {}
+        self._handed_over: set[int] = set()
         self._next_number = 0
         self._under_way_bytes = 0
         self.bytes = 0
@@ -77,12 +81,18 @@ class Outbox:
     def handed_over(self, number: int) -> None:
         """The client has the letter now."""
         self._under_way_bytes += len(self._waiting.pop(number).value)
+        self._handed_over.add(number)
+
+    def was_handed_over(self, number: int) -> bool:
+        """Whether a client ever had the letter, so that it may be on the log although nobody has said so."""
+        return number in self._handed_over
 
     def remove(self, number: int) -> Letter | None:
         """The letter is done with, delivered or given up; None if it was already."""
         letter = self._letters.pop(number, None)
         if letter is None:
             return None
+        self._handed_over.discard(number)
         if self._waiting.pop(number, None) is None:
             self._under_way_bytes -= len(letter.value)
         self.bytes -= len(letter.value)
@@ -107,7 +117,9 @@ class Outbox:
         """Forget all letters."""
         self._letters.clear()
         self._waiting.clear()
+        self._handed_over.clear()
         self._under_way_bytes = self.bytes = self.decisions = self.facts = 0
 
-    def __iter__(self) -> Iterator[Letter]:
-        return iter(self._letters.values())
+    def __iter__(self) -> Iterator[tuple[int, Letter]]:
+        """All letters with their numbers, in order."""
+        return iter(self._letters.items())

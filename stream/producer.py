@@ -134,7 +134,7 @@ class KafkaSink:
             work()
         except Exception:  # whatever it is, the request path goes on and the next round tries again
             is_full = len(self._shipper.captured) > self._config.max_held
-            dropped = self._shipper.drop_captured() if is_full else 0
+            dropped = self._shipper.drop_captured(now_s=self._now_s()) if is_full else 0
             log.exception("a round of the record's shipping failed; %d decisions dropped", dropped)
 
     def _tick(self) -> None:
@@ -151,10 +151,14 @@ class KafkaSink:
         self._step(everything=True)
         while len(self._shipper.outbox) and self._has_time():
             self._courier.pump(now_s=time.monotonic(), wait_s=_CLOSING_TICK_S)
-        left = self._shipper.abandon()
-        if left:
-            log.error("closed while Kafka was away: %d decisions are not recorded", left)
+        # First the client's last word: what it has delivered must not count as lost.
         self._courier.close()
+        left = self._shipper.abandon(now_s=self._now_s())
+        if left:
+            log.error("closed while Kafka was away: %d decisions are not recorded", sum(loss.count for loss in left))
+
+    def _now_s(self) -> float:
+        return self._clock.monotonic_ns() / 1e9
 
     def _has_time(self) -> bool:
         return time.monotonic() < self._deadline_s

@@ -7,12 +7,24 @@ calls `step`. Time is an argument.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Final
 
 from enforcer.identity import CopyIdentity
 from enforcer.sink import DegradeChanged
 from enforcer.types import Verdict
-from stream.buffer import REFUSED, DecisionBuffer, Loss, take_head
+from stream.buffer import (
+    DROPPED,
+    REFUSED,
+    UNACKNOWLEDGED,
+    UNENCODABLE,
+    UNSENT,
+    DecisionBuffer,
+    Loss,
+    Run,
+    adjoin,
+    take_head,
+)
 from stream.config import StreamConfig
 from stream.contract import control
 from stream.outbox import Letter, Outbox
@@ -85,14 +97,13 @@ class Shipper:
         now_s = now_ns / 1e9
         is_full = self._is_full()
         held_elsewhere = self._config.max_held if is_full else self.outbox.decisions
+        strange = self._buffer.strange
         self._buffer.add(take_head(self.captured), now_s=now_s, held_elsewhere=held_elsewhere)
+        if self._buffer.strange > strange == 0:
+            log.error("the sink was handed %d objects that are no verdicts; they are dropped", self._buffer.strange)
         runs = self._buffer.cut(now_s=now_s, everything=everything, heartbeat=not self.outbox.decisions)
         for run in runs:
-            letters, losses = self._sealer.seal(run, sealed_at_us=unix_us, clock_offset_ns=unix_us * 1000 - now_ns)
-            for letter in letters:
-                self.outbox.put(letter)
-            for loss in losses:
-                self._buffer.lose(loss)
+            self._seal(run, unix_us, now_ns)
         self._move_facts(now_s, partitions, everything=everything)
         self._move_changes()
         if everything or not self._is_full():
@@ -118,21 +129,46 @@ class Shipper:
         if letter.decisions:
             self._buffer.lose(Loss(letter.first_seq, letter.decisions, REFUSED))
 
-    def abandon(self) -> int:
-        """The copy ends: count what is left as lost and forget it; returns how many decisions that is."""
-        decisions = self.outbox.decisions
-        self._buffer.lost += decisions
+    def abandon(self, *, now_s: float) -> list[Loss]:
+        """The copy ends: count what is left as lost and forget it.
+
+        Returns:
+            Every loss that no message on the log names, in order of seq: only the caller can tell anyone.
+        """
+        self._buffer.add(take_head(self.captured), now_s=now_s)
+        for run in self._buffer.cut(now_s=now_s, everything=True, heartbeat=False):
+            self._buffer.lose(Loss(run.first_seq, len(run.verdicts), UNSENT))
+        untold: list[Loss] = []
+        for number, letter in self.outbox:
+            if letter.decisions:
+                cause = UNACKNOWLEDGED if self.outbox.was_handed_over(number) else UNSENT
+                self._buffer.lose(Loss(letter.first_seq, letter.decisions, cause))
+            if letter.loss is not None:
+                untold.append(letter.loss)
+        untold += self._buffer.take_losses()
         self.facts_lost += self.outbox.facts + len(self.facts)
         self.outbox.clear()
         self.facts.clear()
-        return decisions
+        return adjoin(untold)
 
-    def drop_captured(self) -> int:
-        """Forget what was captured, because it cannot be shipped; returns how many verdicts that were."""
-        batch = take_head(self.captured)
-        self._buffer.taken += len(batch)
-        self._buffer.lost += len(batch)
-        return len(batch)
+    def drop_captured(self, *, now_s: float) -> int:
+        """Forget what was captured, because it cannot be shipped; returns how many decisions are lost by that."""
+        lost = self._buffer.lost
+        self._buffer.add(
+            take_head(self.captured), now_s=now_s, held_elsewhere=self._config.max_held, no_room_cause=DROPPED
+        )
+        return self._buffer.lost - lost
+
+    def _seal(self, run: Run, unix_us: int, now_ns: int) -> None:
+        try:
+            letters, losses = self._sealer.seal(run, sealed_at_us=unix_us, clock_offset_ns=unix_us * 1000 - now_ns)
+        except Exception:  # a fault of ours: these decisions have left the buffer, and the others must not follow them
+            log.exception("decisions from seq %d on could not be sealed", run.first_seq)
+            letters, losses = [], [Loss(run.first_seq, len(run.verdicts), UNENCODABLE)] if run.verdicts else []
+        for letter in letters:
+            self.outbox.put(letter)
+        for loss in losses:
+            self._buffer.lose(loss)
 
     def _is_full(self) -> bool:
         config, outbox = self._config, self.outbox
@@ -177,16 +213,15 @@ class Shipper:
     def _tell_losses(self, unix_us: int) -> None:
         copy_id, epoch = self._identity.copy_id, self._identity.epoch
         for loss in self._buffer.take_losses():
-            self._say(
-                control.DecisionsLost(
-                    copy_id=copy_id,
-                    epoch=epoch,
-                    at_us=unix_us,
-                    first_seq=loss.first_seq,
-                    count=loss.count,
-                    cause=loss.cause,
-                )
+            event = control.DecisionsLost(
+                copy_id=copy_id,
+                epoch=epoch,
+                at_us=unix_us,
+                first_seq=loss.first_seq,
+                count=loss.count,
+                cause=loss.cause,
             )
+            self.outbox.put(replace(self._sealer.control(event), loss=loss))
         if self.facts_lost > self._facts_lost_told:
             self._facts_lost_told = self.facts_lost
             self._say(control.FactsLost(copy_id=copy_id, epoch=epoch, at_us=unix_us, total=self.facts_lost))
