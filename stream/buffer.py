@@ -144,7 +144,7 @@ class DecisionBuffer:
         due = everything or (self._oldest_s is not None and now_s - self._oldest_s >= self._limits.flush_s)
         runs: list[Run] = []
         while self._runs and (due or len(self._runs) > 1 or self._is_full(self._runs[0])):
-            runs.append(self._take_run())
+            runs.append(self._runs.popleft())
         if heartbeat and not runs and not self._runs and now_s - self._last_cut_s >= self._limits.heartbeat_s:
             runs.append(Run(self._next_seq, []))
         if runs:
@@ -164,14 +164,6 @@ class DecisionBuffer:
 
     def _is_full(self, run: Run) -> bool:
         return len(run.verdicts) >= self._limits.block_decisions
-
-    def _take_run(self) -> Run:
-        run = self._runs[0]
-        size = self._limits.block_decisions
-        if len(run.verdicts) <= size:
-            return self._runs.popleft()
-        self._runs[0] = Run(run.first_seq + size, run.verdicts[size:])
-        return Run(run.first_seq, run.verdicts[:size])
 
     def _split(self, batch: list[Verdict]) -> tuple[list[Verdict], list[Verdict]]:
         """Split sorted verdicts into the run that continues the record and what lies beyond a hole."""
@@ -202,14 +194,21 @@ class DecisionBuffer:
             run = run[:room]
             if not run:
                 return
-        last = self._runs[-1] if self._runs else None
-        if last is not None and last.first_seq + len(last.verdicts) == first_seq:
-            last.verdicts.extend(run)
-        else:
-            self._runs.append(Run(first_seq, run))
+        self._keep(first_seq, run)
         self._waiting += len(run)
         if self._oldest_s is None:
             self._oldest_s = now_s
+
+    def _keep(self, first_seq: int, verdicts: list[Verdict]) -> None:
+        """Fill the last run up to a block and begin others: each verdict is copied once, however many there are."""
+        size = self._limits.block_decisions
+        at = 0
+        last = self._runs[-1] if self._runs else None
+        if last is not None and last.first_seq + len(last.verdicts) == first_seq:
+            at = size - len(last.verdicts)
+            last.verdicts.extend(verdicts[:at])
+        for start in range(at, len(verdicts), size):
+            self._runs.append(Run(first_seq + start, verdicts[start : start + size]))
 
     def _watch_hole(self, now_s: float, held_elsewhere: int) -> None:
         if not self._ahead:
@@ -222,12 +221,16 @@ class DecisionBuffer:
             self._give_up_hole(now_s, held_elsewhere)
 
     def _give_up_hole(self, now_s: float, held_elsewhere: int) -> None:
-        while self._ahead:
-            first = self._ahead[0].seq
-            self._note(Loss(self._next_seq, first - self._next_seq, HOLE))
-            self._next_seq = first
-            run, self._ahead = self._split(self._ahead)
-            self._append(run, now_s, held_elsewhere)
+        ahead, self._ahead = self._ahead, []
+        start = 0
+        for end in range(1, len(ahead) + 1):
+            if end < len(ahead) and ahead[end].seq == ahead[end - 1].seq + 1:
+                continue
+            first_seq = ahead[start].seq
+            self._note(Loss(self._next_seq, first_seq - self._next_seq, HOLE))
+            self._next_seq = first_seq
+            self._append(ahead[start:end], now_s, held_elsewhere)
+            start = end
         self._hole_since_s = None
 
     def _note(self, loss: Loss) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from enforcer.types import Verdict
 from stream.buffer import HOLE, OVERFLOW, BufferLimits, DecisionBuffer, Loss, take_head
@@ -144,3 +148,54 @@ def test_head_is_taken_whole_while_threads_append() -> None:
     while any(thread.is_alive() for thread in threads) or captured:
         taken += take_head(captured)
     assert list(range(16_000)) == sorted(one.seq for one in taken)
+
+
+class CountedList(list[Verdict]):
+    """Verdicts that count how many of them were copied out of it, and of the lists that were cut from it."""
+
+    copied = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        found = super().__getitem__(place)
+        if not isinstance(place, slice):
+            return found
+        CountedList.copied += len(found)
+        return CountedList(found)
+
+
+def test_long_backlog_is_cut_in_linear_work() -> None:
+    """After a long stall the copy must ship its backlog, not move it about once per block."""
+    count = 5_000
+    buffer = DecisionBuffer(replace(LIMITS, max_held=count), now_s=0.0)
+    CountedList.copied = 0
+    buffer.add(CountedList(verdicts(count)), now_s=0.0)
+    runs = buffer.cut(now_s=0.0)
+    assert count // 10 == len(runs)
+    assert CountedList.copied <= 2 * count
+
+
+def test_run_that_grows_past_a_block_begins_another() -> None:
+    """Also when it comes in pieces that fit no block."""
+    buffer = DecisionBuffer(LIMITS, now_s=0.0)
+    for first_seq in range(0, 28, 7):
+        buffer.add(verdicts(7, first_seq=first_seq), now_s=0.0)
+    assert [list(range(10)), list(range(10, 20))] == cut_seqs(buffer, 0.0)
+    assert [list(range(20, 28))] == cut_seqs(buffer, 1.0)
+
+
+def test_many_holes_are_given_up_in_linear_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When every other decision is missing, the rest must not be sorted through once per hole."""
+    looked_at = 0
+    split = DecisionBuffer._split
+
+    def counting(self: DecisionBuffer, batch: list[Verdict]) -> tuple[list[Verdict], list[Verdict]]:
+        nonlocal looked_at
+        looked_at += len(batch)
+        return split(self, batch)
+
+    monkeypatch.setattr(DecisionBuffer, "_split", counting)
+    buffer = DecisionBuffer(replace(LIMITS, max_held=2_000), now_s=0.0)
+    buffer.add([verdict(seq) for seq in range(1, 2_001, 2)], now_s=0.0)
+    assert 1_000 == len(buffer.cut(now_s=0.0, everything=True))
+    assert [Loss(seq, 1, HOLE) for seq in range(0, 2_000, 2)] == buffer.take_losses()
+    assert looked_at <= 2_000
