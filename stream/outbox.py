@@ -5,7 +5,7 @@ Pure bookkeeping: no thread, no clock, no Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -43,6 +43,7 @@ class Outbox:
         self._letters: dict[int, Letter] = {}
         self._waiting: dict[int, Letter] = {}
         self._handed_over: set[int] = set()
+        self._is_sorted = True
         self._next_number = 0
         self._under_way_bytes = 0
         self.bytes = 0
@@ -74,9 +75,17 @@ class Outbox:
         self.decisions += letter.decisions
         self.facts += letter.facts
 
-    def waiting(self, count: int) -> list[tuple[int, Letter]]:
-        """The first `count` letters that are to be sent, in order, each with its number."""
-        return list(islice(self._waiting.items(), count))
+    def waiting(self, count: int, *, without: Collection[str] = ()) -> list[tuple[int, Letter]]:
+        """The first `count` letters that are to be sent, in order, each with its number; none to these topics."""
+        if not self._is_sorted:
+            self._waiting = dict(sorted(self._waiting.items()))
+            self._is_sorted = True
+        found = ((number, letter) for number, letter in self._waiting.items() if letter.topic not in without)
+        return list(islice(found, count))
+
+    def letter(self, number: int) -> Letter | None:
+        """The letter of that number, if it is still here."""
+        return self._letters.get(number)
 
     def handed_over(self, number: int) -> None:
         """The client has the letter now."""
@@ -103,6 +112,7 @@ class Outbox:
     def reset(self) -> None:
         """What is under way must be sent again, in its old order: its client is gone, or gave it back."""
         self._waiting = dict(self._letters)
+        self._is_sorted = True
         self._under_way_bytes = 0
 
     def give_back(self, number: int) -> None:
@@ -110,7 +120,8 @@ class Outbox:
         letter = self._letters.get(number)
         if letter is None or number in self._waiting:
             return
-        self._waiting = dict(sorted([*self._waiting.items(), (number, letter)]))
+        self._waiting[number] = letter
+        self._is_sorted = False
         self._under_way_bytes -= len(letter.value)
 
     def clear(self) -> None:

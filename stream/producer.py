@@ -17,8 +17,9 @@ from enforcer.clock import Clock, SystemClock
 from enforcer.identity import CopyIdentity
 from enforcer.sink import DegradeChanged, GrantIssued, GrantSettled
 from enforcer.types import Verdict
+from stream.client import ProducerLike, confluent_producer
 from stream.config import StreamConfig
-from stream.courier import Courier, ProducerLike, confluent_producer
+from stream.courier import Courier
 from stream.loss_watch import LossWatch
 from stream.shipper import Shipper
 

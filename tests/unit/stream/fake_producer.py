@@ -30,6 +30,8 @@ class FakeProducer:
     delivers: bool = False
     delivered: list[dict[str, Any]] = field(default_factory=list)
     purged: bool = False
+    fatal: KafkaError | None = None
+    broken_topics: set[str] = field(default_factory=set)
 
     def produce(self, topic: str, **message: Any) -> None:
         if self.raises is not None:
@@ -39,6 +41,9 @@ class FakeProducer:
         self.pending.append({"topic": topic, **message})
 
     def poll(self, timeout: float) -> int:
+        if self.fatal is not None:
+            error, self.fatal = self.fatal, None
+            raise KafkaException(error)
         if self.delivers:
             self.deliver(len(self.pending))
         return 0
@@ -51,7 +56,11 @@ class FakeProducer:
         if self.is_away:
             raise KafkaException(fault(KafkaError._TRANSPORT))
         listed = {
-            name: SimpleNamespace(error=None, partitions=dict.fromkeys(range(self.partitions))) for name in self.topics
+            name: SimpleNamespace(
+                error=fault(KafkaError.LEADER_NOT_AVAILABLE) if name in self.broken_topics else None,
+                partitions={} if name in self.broken_topics else dict.fromkeys(range(self.partitions)),
+            )
+            for name in self.topics
         }
         return SimpleNamespace(topics=listed)
 
@@ -61,6 +70,10 @@ class FakeProducer:
             message = self.pending.pop(0)
             self.delivered.append(message)
             message["on_delivery"](None, None)
+
+    def die(self) -> None:
+        """The client ends with a fatal error, which the real one raises from `poll`."""
+        self.fatal = fault(KafkaError._FENCED, fatal=True)
 
     def fail(self, count: int, error: KafkaError) -> None:
         """The client gives up the oldest `count` messages."""

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from stream.config import StreamConfig
-from stream.contract.topics import DECISIONS
+from stream.contract.topics import DECISIONS, GRANTS
 from stream.courier import Courier
 from stream.outbox import Letter, Outbox
 from tests.unit.stream.fake_producer import FakeProducer, fault
@@ -23,7 +23,7 @@ class Bench:
         self.outbox = Outbox()
         self.delivered: list[Letter] = []
         self.refused: list[Letter] = []
-        self.is_away = False
+        self.topics_made = 0
         self.courier = Courier(
             StreamConfig(),
             "gw-017",
@@ -31,6 +31,7 @@ class Bench:
             on_delivered=self.delivered.append,
             on_refused=self.refused.append,
             make_producer=self._make,
+            make_topics=self._make_topics,
         )
         for number in range(letters):
             self.outbox.put(Letter(DECISIONS.name, b"k", b"%d" % number, [("a", b"b")], first_seq=number, decisions=1))
@@ -42,14 +43,18 @@ class Bench:
     def values(self) -> list[bytes]:
         return [message["value"] for message in self.producer.pending]
 
+    def _make_topics(self, bootstrap: str, *, partitions: int, timeout_s: float) -> None:
+        self.topics_made += 1
+
     def _make(self, settings: dict[str, Any]) -> FakeProducer:
         self.producers.append(FakeProducer(settings))
         return self.producers[-1]
 
 
 def test_producer_is_idempotent_and_never_gives_up_by_itself() -> None:
-    """Exactness at the broker, and one place that decides what is lost."""
+    """Exactness and order at the broker, and one place that decides what is lost."""
     settings = Bench().producer.settings
+    assert (True, 1) == (settings["enable.gapless.guarantee"], settings["max.in.flight.requests.per.connection"])
     assert (True, "all", 0, "lz4") == (
         settings["enable.idempotence"],
         settings["acks"],
@@ -116,15 +121,94 @@ def test_letter_that_the_client_gave_up_is_sent_again_after_a_pause() -> None:
     assert [b"0", b"1"] == bench.values()
 
 
-def test_letter_that_no_broker_will_take_is_refused_and_the_rest_goes_on() -> None:
-    """One hopeless message must neither be tried for ever nor vanish."""
-    bench = Bench(2)
+def test_later_letters_wait_for_one_that_failed() -> None:
+    """Readers trust the order of a copy's blocks: one that passes another would make the other count for nothing."""
+    bench = Bench(3)
     bench.courier.pump(now_s=0.0)
-    bench.producer.fail(1, fault(KafkaError.MSG_SIZE_TOO_LARGE))
+    old = bench.producer
+    old.fail(1, fault(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    bench.outbox.put(Letter(DECISIONS.name, b"k", b"3", [], first_seq=3, decisions=1))
+    bench.courier.pump(now_s=0.1)
+    assert (True, [], []) == (old.purged, old.pending, bench.values())
+    bench.courier.pump(now_s=1.2)
+    assert [b"0", b"1", b"2", b"3"] == bench.values()
+
+
+def test_topic_that_takes_nothing_does_not_hold_up_the_others() -> None:
+    """Grants that may not be written must not stop the decisions, nor say every second that all is well again."""
+    bench = Bench(1)
+    bench.outbox.put(Letter(GRANTS.name, b"k", b"g", []))
+    bench.courier.pump(now_s=0.0)
+    bench.producer.pending.reverse()
+    bench.producer.fail(1, fault(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    bench.courier.pump(now_s=0.1)
+    bench.courier.pump(now_s=0.2)
+    assert [b"0"] == bench.values()
     bench.producer.deliver(1)
-    assert [b"0"] == [letter.value for letter in bench.refused]
-    assert [b"1"] == [letter.value for letter in bench.delivered]
+    assert not bench.courier.is_connected
+    bench.courier.pump(now_s=1.3)
+    assert [b"g"] == bench.values()
+    bench.producer.deliver(1)
+    assert bench.courier.is_connected
+
+
+def test_batch_that_is_too_long_is_sent_one_by_one(caplog: pytest.LogCaptureFixture) -> None:
+    """A broker refuses the batch for the one message that is too long: the others must not be lost with it."""
+    bench = Bench(3)
+    bench.courier.pump(now_s=0.0)
+    assert bench.producer.settings["batch.num.messages"] > 1
+    bench.producer.fail(3, fault(KafkaError.MSG_SIZE_TOO_LARGE))
+    bench.producer.die()
+    bench.courier.pump(now_s=0.1)
+    bench.courier.pump(now_s=1.2)
+    assert (1, []) == (bench.producer.settings["batch.num.messages"], bench.refused)
+    bench.producer.deliver(1)
+    bench.producer.fail(1, fault(KafkaError.MSG_SIZE_TOO_LARGE))
+    bench.courier.pump(now_s=1.3)
+    bench.courier.pump(now_s=2.4)
+    bench.producer.deliver(1)
+    assert [b"1"] == [letter.value for letter in bench.refused]
+    assert [b"0", b"2"] == [letter.value for letter in bench.delivered]
     assert 0 == len(bench.outbox)
+    assert 1 == sum("messages go alone" in record.getMessage() for record in caplog.records)
+
+
+def test_letter_for_a_partition_that_is_gone_is_refused() -> None:
+    """The topic came back with fewer partitions: what was meant for the others must not be tried for ever."""
+    bench = Bench()
+    bench.outbox.put(Letter(GRANTS.name, b"k", b"g", [], partition=7))
+    bench.courier.pump(now_s=0.0)
+    bench.producer.fail(1, fault(KafkaError._UNKNOWN_PARTITION))
+    assert ([b"g"], 0) == ([letter.value for letter in bench.refused], len(bench.outbox))
+
+
+def test_topic_without_leaders_is_not_there_yet() -> None:
+    """A topic that was only just created has no partitions to divide callers among."""
+    bench = Bench(1)
+    bench.producer.broken_topics = {GRANTS.name}
+    bench.courier.pump(now_s=0.0)
+    assert (None, 1, []) == (bench.courier.partitions, bench.topics_made, bench.values())
+    bench.producer.broken_topics = set()
+    bench.courier.pump(now_s=1.0)
+    assert (4, [b"0"]) == (bench.courier.partitions, bench.values())
+
+
+def test_client_that_cannot_be_made_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is short of threads for a moment must not leave letters with a client that is gone."""
+    bench = Bench(1)
+    bench.courier.pump(now_s=0.0)
+    bench.producer.die()
+    monkeypatch.setattr(bench.courier, "_make_producer", _no_threads)
+    with pytest.raises(RuntimeError):
+        bench.courier.pump(now_s=0.1)
+    monkeypatch.undo()
+    bench.courier.pump(now_s=0.2)
+    bench.courier.pump(now_s=1.3)
+    assert (2, [b"0"]) == (len(bench.producers), bench.values())
+
+
+def _no_threads(settings: dict[str, Any]) -> FakeProducer:
+    raise RuntimeError("can't start new thread")
 
 
 def test_fatal_error_brings_a_fresh_producer_that_sends_again() -> None:
@@ -133,7 +217,7 @@ def test_fatal_error_brings_a_fresh_producer_that_sends_again() -> None:
     bench.courier.pump(now_s=0.0)
     bench.producer.deliver(1)
     old = bench.producer
-    old.settings["error_cb"](fault(KafkaError._FATAL, fatal=True))
+    old.die()
     bench.courier.pump(now_s=0.1)
     assert (2, True, []) == (len(bench.producers), old.purged, bench.values())
     bench.courier.pump(now_s=1.2)
@@ -148,7 +232,7 @@ def test_late_report_of_the_old_producer_counts_once() -> None:
     bench = Bench(1)
     bench.courier.pump(now_s=0.0)
     report = bench.producer.pending[0]["on_delivery"]
-    bench.producer.settings["error_cb"](fault(KafkaError._FATAL, fatal=True))
+    bench.producer.die()
     bench.courier.pump(now_s=0.1)
     report(None, None)
     bench.courier.pump(now_s=1.2)
@@ -160,7 +244,7 @@ def test_late_failure_of_the_old_producer_is_not_believed() -> None:
     bench = Bench(1)
     bench.courier.pump(now_s=0.0)
     report = bench.producer.pending[0]["on_delivery"]
-    bench.producer.settings["error_cb"](fault(KafkaError._FATAL, fatal=True))
+    bench.producer.die()
     bench.courier.pump(now_s=0.1)
     bench.courier.pump(now_s=1.2)
     report(fault(KafkaError._PURGE_INFLIGHT), None)

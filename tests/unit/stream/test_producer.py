@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
 
 from stream.config import StreamConfig
 from stream.producer import KafkaSink, SinkStats
 from tests.processes import wait_until
-from tests.unit.stream.fake_producer import FakeProducer, fault
+from tests.unit.stream.fake_producer import FakeProducer
 from tests.verdicts import IDENTITY, grant, settlement, verdict, verdicts
 
 
@@ -66,7 +65,7 @@ def test_fatal_client_error_loses_nothing() -> None:
         rig.sink.capture(one)
     wait_until(lambda: bool(rig.producers[0].pending), 5.0)
     rig.behaviour["delivers"] = True
-    rig.producers[0].settings["error_cb"](fault(KafkaError._FATAL, fatal=True))
+    rig.producers[0].die()
     rig.sink.close(5.0)
     assert (2, 10, 0) == (len(rig.producers), rig.sink.stats.delivered, rig.sink.stats.lost)
 
