@@ -20,6 +20,7 @@ from enforcer.types import Verdict
 from stream.client import ProducerLike, confluent_producer
 from stream.config import StreamConfig
 from stream.courier import Courier
+from stream.fault_log import FaultLog
 from stream.loss_watch import LossWatch
 from stream.shipper import Shipper
 
@@ -77,6 +78,7 @@ class KafkaSink:
             make_producer=make_producer,
         )
         self._loss_watch = LossWatch()
+        self._faults = FaultLog()
         self._closing = threading.Event()
         self._deadline_s = 0.0
         self._thread = threading.Thread(target=self._run, name="tallygate-stream", daemon=True)
@@ -133,10 +135,12 @@ class KafkaSink:
         """Run one round; a fault of ours must neither end the thread nor let the list grow without bound."""
         try:
             work()
-        except Exception:  # whatever it is, the request path goes on and the next round tries again
+        except Exception as error:  # whatever it is, the request path goes on and the next round tries again
             is_full = len(self._shipper.captured) > self._config.max_held
             dropped = self._shipper.drop_captured(now_s=self._now_s()) if is_full else 0
-            log.exception("a round of the record's shipping failed; %d decisions dropped", dropped)
+            # Rounds come twenty times a second.
+            if self._faults.is_new((type(error).__name__, f"{work.__name__} {error}")):
+                log.exception("a round of the record's shipping failed; %d decisions dropped", dropped)
 
     def _tick(self) -> None:
         self._step(everything=False)

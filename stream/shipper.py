@@ -27,6 +27,7 @@ from stream.buffer import (
 )
 from stream.config import StreamConfig
 from stream.contract import control
+from stream.fault_log import FaultLog
 from stream.outbox import Letter, Outbox
 from stream.sealing import Fact, Sealer
 
@@ -60,7 +61,8 @@ class Shipper:
         self._config = config
         self._identity = identity
         self._buffer = DecisionBuffer(config.buffer_limits, now_s=now_s)
-        self._sealer = Sealer(identity, max_message_bytes=config.max_message_bytes)
+        self._faults = FaultLog()
+        self._sealer = Sealer(identity, max_message_bytes=config.max_message_bytes, faults=self._faults)
         self._facts_flushed_s = now_s
         self._facts_lost_told = 0
         self._say(control.CopyStarted(copy_id=identity.copy_id, epoch=identity.epoch, at_us=unix_us))
@@ -99,13 +101,14 @@ class Shipper:
         held_elsewhere = self._config.max_held if is_full else self.outbox.decisions
         strange = self._buffer.strange
         self._buffer.add(take_head(self.captured), now_s=now_s, held_elsewhere=held_elsewhere)
-        if self._buffer.strange > strange == 0:
-            log.error("the sink was handed %d objects that are no verdicts; they are dropped", self._buffer.strange)
+        if self._buffer.strange > strange:
+            self._faults.note("objects", "the sink takes verdicts only", self._buffer.strange - strange)
         runs = self._buffer.cut(now_s=now_s, everything=everything, heartbeat=not self.outbox.decisions)
         for run in runs:
             self._seal(run, unix_us, now_ns)
         self._move_facts(now_s, partitions, everything=everything)
         self._move_changes()
+        self._faults.flush()
         if everything or not self._is_full():
             self._tell_losses(unix_us)
         if everything:
@@ -162,8 +165,8 @@ class Shipper:
     def _seal(self, run: Run, unix_us: int, now_ns: int) -> None:
         try:
             letters, losses = self._sealer.seal(run, sealed_at_us=unix_us, clock_offset_ns=unix_us * 1000 - now_ns)
-        except Exception:  # a fault of ours: these decisions have left the buffer, and the others must not follow them
-            log.exception("decisions from seq %d on could not be sealed", run.first_seq)
+        except Exception as error:  # noqa: BLE001  # a fault of ours must not take the other decisions with it
+            self._faults.note("decisions", error, len(run.verdicts))
             letters, losses = [], [Loss(run.first_seq, len(run.verdicts), UNENCODABLE)] if run.verdicts else []
         for letter in letters:
             self.outbox.put(letter)

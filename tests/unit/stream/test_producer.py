@@ -74,7 +74,7 @@ def test_what_is_no_verdict_does_not_end_the_thread(caplog: pytest.LogCaptureFix
     """An object of the wrong kind must not stop the record of all later ones, nor count as one."""
     rig = Rig(delivers=True)
     rig.sink.capture("not a verdict")  # type: ignore[arg-type]  # that is the point
-    wait_until(lambda: "are no verdicts" in caplog.text, 5.0)
+    wait_until(lambda: "takes verdicts only" in caplog.text, 5.0)
     for one in [verdict(0), verdict(1)]:
         rig.sink.capture(one)
     rig.sink.close(5.0)
