@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 from math import ceil
+from unicodedata import category
 from zoneinfo import ZoneInfo
 
 #: Between a number and its unit, so that a line never breaks there.
@@ -17,6 +18,8 @@ NOTHING = "–"
 _RATE_UNITS = ((1, "s"), (60, "min"), (3_600, "h"), (86_400, "day"))
 _UNIT_WORDS = {"s": "second", "min": "minute", "h": "hour", "day": "day"}
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+#: What makes a cell a formula, or moves it into the next one, when it is the first that counts.
+_FORMULA_SIGNS = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -163,8 +166,16 @@ def milliseconds(length_ms: int) -> str:
 
 
 def cell(text: str) -> str:
-    """A text for a spreadsheet: one that would be read as a formula is quoted."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+    """A text for a spreadsheet: one that would be read as a formula is quoted.
+
+    Spreadsheets look past blanks and characters without a width, and take the wide forms of East Asian keyboards too.
+    """
+    for character in text:
+        if character in _FORMULA_SIGNS:
+            return f"'{text}"
+        if not (character.isspace() or category(character) in ("Cc", "Cf")):
+            return text
+    return text
 
 
 def _on_day(at_us: int, zone: ZoneInfo, now_us: int) -> str:

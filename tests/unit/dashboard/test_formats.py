@@ -119,10 +119,24 @@ def test_duration_has_two_units_at_most(seconds: float, text: str) -> None:
     assert text == formats.duration(seconds).replace(NBSP, " ")
 
 
-@pytest.mark.parametrize(("text", "cell"), [("=1+1", "'=1+1"), ("@x", "'@x"), ("-2", "'-2"), ("GET /a", "GET /a")])
-def test_cell_is_never_a_formula(text: str, cell: str) -> None:
-    """A scope named like a formula must not run in a customer's spreadsheet."""
-    assert cell == formats.cell(text)
+SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+BLANKS = ("", " ", "   ", "\u00a0", "\u2003", "\u3000", "\u200b", "\ufeff", "\x00", "\x0b", " \u200b\u00a0")
+
+
+@pytest.mark.parametrize("blanks", BLANKS, ids=ascii)
+@pytest.mark.parametrize("sign", SIGNS, ids=ascii)
+def test_cell_is_never_a_formula(sign: str, blanks: str) -> None:
+    """A scope named like a formula must not run in a customer's spreadsheet, which looks past what stands before it."""
+    text = f"{blanks}{sign}HYPERLINK(1)"
+    assert f"'{text}" == formats.cell(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "\u200b", "GET /a", "  GET /a", "a=1", "GET /a-b", "1+1", "'=1", "(=1)", "é@"]
+)
+def test_cell_leaves_what_is_no_formula(text: str) -> None:
+    """A mark in front of an ordinary name would be wrong in every file."""
+    assert text == formats.cell(text)
 
 
 def test_limit_is_whole_where_it_is_large() -> None:
