@@ -9,8 +9,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Literal, TypeAlias
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+from zoneinfo import ZoneInfo, available_timezones
 
 from enforcer.errors import InvalidField
 
@@ -19,6 +20,9 @@ Unit: TypeAlias = Literal["minute", "quarter", "hour", "day"]
 _MINUTE_S = 60
 #: Every offset and every change of offset in force today is a multiple of this; so are the cuts of all zones.
 _QUARTER_S = 900
+_NOT_ZONES = frozenset({"Factory", "localtime", "posixrules"})
+#: Folders with the whole list again, with leap seconds and without.
+_OTHER_COPIES = frozenset({"posix", "right"})
 _NOMINAL_S: dict[Unit, int] = {"minute": _MINUTE_S, "quarter": _QUARTER_S, "hour": 3_600, "day": 86_400}
 
 
@@ -89,14 +93,20 @@ def zone_named(name: str) -> ZoneInfo:
     Raises:
         InvalidField: there is none.
     """
-    try:
-        return ZoneInfo(name) if name in available_timezones() else _no_zone(name)
-    except (ZoneInfoNotFoundError, ValueError):
-        return _no_zone(name)
+    if name not in zone_names():
+        raise InvalidField("zone", name, "a time zone of the IANA list, such as UTC, Europe/Berlin or America/New_York")
+    return ZoneInfo(name)
 
 
-def _no_zone(name: str) -> ZoneInfo:
-    raise InvalidField("zone", name, "a time zone of the IANA list, such as UTC, Europe/Berlin or America/New_York")
+@cache
+def zone_names() -> frozenset[str]:
+    """The names of the IANA list, links such as ``Asia/Calcutta`` included; read from the disk once.
+
+    A time zone database holds more than zones: a name for "not set yet", this machine's own choice, other copies.
+    """
+    return frozenset(
+        name for name in available_timezones() if name not in _NOT_ZONES and name.partition("/")[0] not in _OTHER_COPIES
+    )
 
 
 def cut(span: Span, *, now_s: float, zone: ZoneInfo) -> list[Bucket]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from itertools import pairwise
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dashboard import spans
 from dashboard.spans import SPANS, Bucket, Unit, cut, cut_between, fold, span_named, zone_named
 from enforcer.errors import InvalidField
 
@@ -105,6 +106,27 @@ def test_fold_places_nothing_outside_the_buckets() -> None:
     """The step after the last bucket belongs to no bar; the end of a bucket belongs to the next."""
     buckets = [Bucket(100, 160), Bucket(160, 220)]
     assert [None, 0, 0, 1, 1, None] == fold(buckets, [99, 100, 159, 160, 219, 220])
+
+
+@pytest.mark.parametrize(
+    "name", ["Factory", "localtime", "posixrules", "posix/Europe/Berlin", "right/UTC", "posix", "right", "leapseconds"]
+)
+def test_zone_named_refuses_what_the_database_holds_beside_zones(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which of them are there depends on the machine: ``localtime`` would be another zone on every server."""
+    held = {*available_timezones(), "Factory", "localtime", "posixrules", "posix/Europe/Berlin", "right/UTC"}
+    monkeypatch.setattr("dashboard.spans.available_timezones", lambda: held)
+    spans.zone_names.cache_clear()
+    try:
+        with pytest.raises(InvalidField, match=r"zone is .*; allowed: a time zone of the IANA list, such as UTC"):
+            zone_named(name)
+    finally:
+        spans.zone_names.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["UTC", "Asia/Calcutta", "Etc/GMT+5", "EST5EDT", "America/Argentina/Ushuaia"])
+def test_zone_named_knows_every_name_of_the_list(name: str) -> None:
+    """Links and fixed offsets are names of the list as well, and stand in addresses that people have kept."""
+    assert name == zone_named(name).key
 
 
 @pytest.mark.parametrize("name", ["Mars/Olympus", "", "../etc/passwd", "Europe/Berlin\x00", "utc ", "A" * 500])
