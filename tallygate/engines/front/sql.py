@@ -10,21 +10,34 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tallygate.engines.front.errors import Code, refusal
+
 #: The engine reads no more than this of a statement before an INSERT's data (its ``max_query_size``).
 HEAD_BYTES = 262_144
 
+#: What the engine takes for a blank: those of ASCII, and those of Unicode in UTF-8.
+_BLANK = rb"""(?:[\t-\r\x20]|\xc2[\x85\xa0]|\xe1\x9a\x80|\xe1\xa0\x8e|\xe2\x80[\x80-\x8d\xa8\xa9\xaf]|\xe2\x81[\x9f\xa0]
+    |\xe3\x80\x80|\xef\xbb\xbf)"""
 _WORD = re.compile(
-    rb"""(?P<skip>\s+|--[^\n]*|\#[ !][^\n]*|/\*.*?(?:\*/|\Z))
-    |'(?:[^'\\]++|\\.|'')*+'
-    |(?P<quoted>`(?:[^`\\]++|\\.|``)*+`|"(?:[^"\\]++|\\.|"")*+")
-    |\$(?P<tag>\w*)\$.*?\$(?P=tag)\$
-    |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
-    |[0-9][0-9A-Za-z_.]*
+    # As the engine reads: a word that it would see and we would not is a way around `reaches_outside`. What is opened
+    # and never closed goes to the end, so that no byte is read twice.
+    rb"""(?P<skip>"""
+    + _BLANK
+    + rb"""++|--[^\n]*+|//[^\n]*+|\#[ !][^\n]*+|/\*.*?(?:\*/|\Z))
+    |(?P<plain>(?:[0-9][0-9A-Za-z_.]*+|,[\s,]*+|'(?:[^'\\]++|\\.|'')*+(?:'|\\?\Z))++)
+    |\xe2\x80\x98.*?(?:\xe2\x80\x99|\Z)
+    |(?P<quoted>`(?:[^`\\]++|\\.|``)*+(?:`|\\?\Z)|"(?:[^"\\]++|\\.|"")*+(?:"|\\?\Z))
+    |\xe2\x80\x9c(?P<curly>.*?)(?:\xe2\x80\x9d|\Z)
+    |(?P<dollar>\$\w*\$)
+    |(?P<name>[A-Za-z_$][A-Za-z0-9_$]*+)
     |(?P<open>[(\[{])
     |(?P<close>[)\]}])
     |.""",
     re.DOTALL | re.VERBOSE,
 )
+_NAME_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_$")
+#: More dollar quotes without an end than any statement has; each one is looked for to the end of the text.
+_MOST_UNCLOSED = 16
 
 #: Table functions, engines and dictionary sources that reach files, programs, other hosts or this interpreter.
 _OUTSIDE = frozenset(
@@ -113,12 +126,16 @@ def reaches_outside(text: bytes) -> str | None:
     """The word by which the statement would reach a file, a program or another host; None when it does not.
 
     A fence against mistakes and stray requests, beside the engine's own read-only mode.
+
+    Raises:
+        FrontError: the statement opens more dollar quotes than it closes, too many to look for their ends.
     """
     previous = b""
     for word in _words(text):
         symbol = word.name or text[word.start : word.end]
-        if symbol == b"(" and previous in _OUTSIDE:
-            return f"{previous.decode()}("
+        # An escape within a quoted name can spell any of them.
+        if symbol == b"(" and (previous in _OUTSIDE or b"\\" in previous):
+            return f"{previous.decode(errors='replace')}("
         if symbol in {b"infile", b"outfile"} and previous in {b"from", b"into"}:
             return f"{previous.decode()} {symbol.decode()}".upper()
         previous = symbol
@@ -126,19 +143,31 @@ def reaches_outside(text: bytes) -> str | None:
 
 
 def _words(text: bytes) -> Iterator[_Word]:
-    depth = 0
-    for match in _WORD.finditer(text):
-        kind = match.lastgroup
+    depth, position, unclosed = 0, 0, 0
+    while (match := _WORD.match(text, position)) is not None:
+        position, kind, name = match.end(), match.lastgroup, b""
         if kind == "skip":
             continue
         if kind == "close":
             depth -= 1
-        name = b""
-        if kind == "name":
+        elif kind == "name":
             name = match.group().lower()
         elif kind == "quoted":
             name = match.group()[1:-1].lower()
-        yield _Word(name, match.end(), match.start(), depth)
+        elif kind == "curly":
+            name = match["curly"].lower()
+        elif kind == "dollar":
+            closed = text.find(match.group(), position)
+            if closed >= 0:
+                position = closed + len(match.group())
+            else:
+                unclosed += 1
+                # Without an end it is no quote but the beginning of a name.
+                while position < len(text) and text[position] in _NAME_BYTES:
+                    position += 1
+            if unclosed > _MOST_UNCLOSED:
+                raise refusal(Code.SYNTAX_ERROR, f"More than {_MOST_UNCLOSED} dollar quotes are not closed.")
+        yield _Word(name, position, match.start(), depth)
         if kind == "open":
             depth += 1
 

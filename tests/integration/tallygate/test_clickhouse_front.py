@@ -16,6 +16,8 @@ import pytest
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import DatabaseError, Error
 
+from tests.unit.tallygate.test_front_sql import AROUND
+
 INJECTION = "a'; DROP TABLE events; -- \\ \t \n ` \" é"
 
 
@@ -122,6 +124,7 @@ def test_several_statements_are_refused_and_none_runs(client: Client, statement:
         "SELECT 1 INTO OUTFILE '/tmp/tallygate-outfile'",
         "INSERT INTO events FROM INFILE '/etc/hostname' FORMAT TSV",
         "SELECT * FROM url('http://127.0.0.1:1/', 'LineAsString')",
+        *(text.decode() for text in AROUND),
     ],
 )
 def test_statements_cannot_reach_files_and_other_hosts(client: Client, statement: str) -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tallygate.engines.front.errors import FrontError
 from tallygate.engines.front.sql import first_word, output_format, reaches_outside, split_insert, split_settings
 
 
@@ -77,6 +78,25 @@ def test_output_format_is_that_of_the_last_clause(text: bytes, name: str | None)
     assert name == output_format(text)
 
 
+FILE = "file('/etc/hostname', 'LineAsString')"
+#: Spellings that the engine runs and that hid the function: quotes, comments and blanks that it knows besides SQL's.
+AROUND = [
+    text.encode()
+    for text in (
+        f"SELECT 1 AS a$b$, x.* FROM {FILE} AS x, (SELECT 2 AS c$b$) AS y",
+        f"SELECT 1 $a$ , x.* FROM {FILE} AS x",
+        f"SELECT ‘'’, x.* FROM {FILE} x -- '",
+        f"SELECT “'”.* FROM {FILE} “'” -- '",
+        f"SELECT x.* // '\n FROM {FILE} x -- '",
+        "SELECT * FROM `fi\\x6ce`('/etc/hostname', 'LineAsString')",
+        "SELECT * FROM “file”('/etc/hostname', 'LineAsString')",
+        "SELECT * FROM file\u00a0('/etc/hostname', 'LineAsString')",
+        "SELECT * FROM file\u200b\u3000('/etc/hostname', 'LineAsString')",
+        "SELECT * FROM file\ufeff/* ' */('/etc/hostname', 'LineAsString')",
+    )
+]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -92,6 +112,7 @@ def test_output_format_is_that_of_the_last_clause(text: bytes, name: str | None)
         b"SELECT 1 INTO OUTFILE '/tmp/x'",
         b"INSERT INTO t FROM INFILE '/etc/passwd' FORMAT TSV",
         b"SELECT * FROM Python(reader)",
+        *AROUND,
     ],
 )
 def test_reaches_outside_sees_through_case_quotes_and_comments(text: bytes) -> None:
@@ -107,6 +128,9 @@ def test_reaches_outside_sees_through_case_quotes_and_comments(text: bytes) -> N
         b"SELECT 1 -- file('x')",
         b"INSERT INTO t (file, url) VALUES ('a', 'b')",
         b"SELECT domain(url) FROM t",
+        b"SELECT $a$file('x')$a$, 1 // file('x')\n",
+        "SELECT ‘file(x)’, “file” FROM t".encode(),
+        b"SELECT a$b FROM t WHERE x IN (1, 'file(', 2.5)",
     ],
 )
 def test_reaches_outside_lets_columns_and_strings_be(text: bytes) -> None:
@@ -125,6 +149,15 @@ def test_words_are_read_in_linear_time() -> None:
     """An unclosed quote must not make the front think for ever; with backtracking this would take years."""
     assert reaches_outside(b"SELECT '" + b"a" * 200_000) is None
     assert reaches_outside(b"SELECT '" + b"''" * 100_000 + b"\\") is None
+    for opened in (b"'\\", b"`\\", b'"\\', b"/*", "‘".encode(), "“".encode()):
+        assert reaches_outside(b"SELECT " + opened * 200_000) is None
+
+
+def test_dollar_quotes_without_an_end_are_refused_when_they_are_many() -> None:
+    """Each is looked for to the end of the text: a hundred thousand of them would take hours."""
+    assert reaches_outside(b"SELECT " + b"".join(b"$%d$, " % number for number in range(16))) is None
+    with pytest.raises(FrontError, match="dollar quotes"):
+        reaches_outside(b"SELECT " + b"".join(b"$%d$, " % number for number in range(100_000)))
 
 
 @pytest.mark.parametrize(
