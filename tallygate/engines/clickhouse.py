@@ -58,6 +58,7 @@ def start_clickhouse(
     *,
     users: Sequence[User] = (),
     max_memory_mb: int | None = None,
+    max_body_mb: int | None = None,
     setting: str = "TALLYGATE_CLICKHOUSE",
     environ: Mapping[str, str] | None = None,
     timeout_s: float = 60.0,
@@ -78,6 +79,8 @@ def start_clickhouse(
     argv += ["--data-dir", str(data_dir), "--host", HOST, "--port", str(chosen)]
     if max_memory_mb is not None:
         argv += ["--max-memory-mb", str(max_memory_mb)]
+    if max_body_mb is not None:
+        argv += ["--max-body-mb", str(max_body_mb)]
     if users:
         write_users(data_dir / "users.json", users)
         argv += ["--users", str(data_dir / "users.json")]

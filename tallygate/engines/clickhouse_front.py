@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
 
     server = uvicorn.Server(
         uvicorn.Config(
-            Front(open_engine, users, Limits()),
+            Front(open_engine, users, _limits(options), names=[options.host, *options.allow_host]),
             host=options.host,
             port=options.port,
             access_log=False,
@@ -54,6 +54,10 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: None)
     server.run()
     return 0 if server.started else 3
+
+
+def _limits(options: argparse.Namespace) -> Limits:
+    return Limits(body_bytes=options.max_body_mb << 20, statement_bytes=options.max_statement_kb << 10)
 
 
 def _own_temporary_folder(folder: Path) -> None:
@@ -74,8 +78,27 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--max-memory-mb", type=int, default=_DEFAULT_MEMORY_MB, help="what all queries may use together"
     )
+    parser.add_argument(
+        "--max-body-mb", type=_whole, default=512, help="largest request body, before and after decompression"
+    )
+    parser.add_argument(
+        "--max-statement-kb", type=_whole, default=1_024, help="longest statement, without an INSERT's rows"
+    )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name that clients may call this server by, besides localhost and its address; may be repeated",
+    )
     parser.add_argument("--log-level", default="warning", choices=["debug", "info", "warning", "error"])
     return parser
+
+
+def _whole(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1_048_576:
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: a whole number from 1 to 1048576")
+    return int(text)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
+from tallygate.engines.front.body import pieces
+from tallygate.engines.front.browsers import refuse_web_pages
 from tallygate.engines.front.compression import BodyEncoder, choose_encoding, decode_body
 from tallygate.engines.front.errors import Code, FrontError, refusal
 from tallygate.engines.front.forms import is_form, read_form
@@ -24,6 +26,7 @@ from tallygate.engines.front.lanes import Lane
 from tallygate.engines.front.reply import Reply, content_type, encode_whole
 from tallygate.engines.front.request import Url, build_statement, read_url
 from tallygate.engines.front.session import Engine, Run
+from tallygate.engines.front.sql import HEAD_BYTES
 from tallygate.engines.front.users import User, UserBook
 
 _log = logging.getLogger("tallygate.clickhouse")
@@ -42,13 +45,15 @@ class Limits:
         readers: reading statements running at a time.
         writers: writing ones.
         queue_s: how long one waits for its turn before it is refused with code 202.
-        upload_bytes: the largest request body, before and after decompression.
+        body_bytes: the largest request body, before and after decompression.
+        statement_bytes: the longest statement, without an INSERT's rows; reading a mebibyte can take seconds.
     """
 
     readers: int = 8
     writers: int = 4
     queue_s: float = 30.0
-    upload_bytes: int = 1 << 30
+    body_bytes: int = 512 << 20
+    statement_bytes: int = 1 << 20
 
 
 class _ClientGone(Exception):
@@ -58,7 +63,17 @@ class _ClientGone(Exception):
 class Front:
     """One engine behind ClickHouse's HTTP interface."""
 
-    def __init__(self, open_engine: Callable[[], Engine], users: UserBook, limits: Limits) -> None:
+    def __init__(
+        self, open_engine: Callable[[], Engine], users: UserBook, limits: Limits, *, names: Iterable[str] = ()
+    ) -> None:
+        """Open nothing yet.
+
+        Args:
+            open_engine: opens the engine, on a thread, when the server starts.
+            users: who may ask.
+            limits: how much at once.
+            names: what clients may call this server besides ``localhost`` and its address.
+        """
         self._open_engine = open_engine
         self._users = users
         self._limits = limits
@@ -66,6 +81,9 @@ class Front:
         self._readers = Lane("reader", limits.readers, limits.queue_s)
         self._writers = Lane("writer", limits.writers, limits.queue_s)
         self._control = ThreadPoolExecutor(1, "control")
+        self._names = frozenset(names)
+        # Long statements are read behind each other, and beside the short ones.
+        self._short, self._long = ThreadPoolExecutor(1, "judge"), ThreadPoolExecutor(1, "judge-long")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry: lifespan and http."""
@@ -85,6 +103,8 @@ class Front:
         await receive()
         await self._readers.close()
         await self._writers.close()
+        await asyncio.to_thread(self._short.shutdown)
+        await asyncio.to_thread(self._long.shutdown)
         await asyncio.to_thread(self._engine.close)
         await send({"type": "lifespan.shutdown.complete"})
 
@@ -107,39 +127,41 @@ class Front:
             return
         if path != "/" or not (reads or request.method == "POST"):
             raise refusal(Code.BAD_ARGUMENTS, f"There is no {request.method} {path} here.")
-        if "origin" in request.headers:
-            # A page elsewhere can make a browser on this machine send statements; programs send no Origin.
-            raise refusal(Code.ACCESS_DENIED, "Requests from web pages are refused.")
-        url, body = await self._read(request)
+        refuse_web_pages(request.headers, self._names)
+        url = read_url(request.scope["query_string"])
+        # Before a byte of the body is taken: a form's fields name no user.
         user = self._users.authenticate(request.headers, url.values)
+        url, body = await self._read(request, url)
         await self._execute(request, reply, url, body, user)
 
-    async def _read(self, request: Request) -> tuple[Url, list[bytes]]:
-        query_string: bytes = request.scope["query_string"]
+    async def _read(self, request: Request, url: Url) -> tuple[Url, list[bytes]]:
+        limit_bytes = self._limits.body_bytes
         if is_form(request):
-            return read_url(query_string, await read_form(request, self._limits.upload_bytes)), []
-        chunks: list[bytes] = []
-        size = 0
-        async for chunk in request.stream():
-            if chunk:
-                chunks.append(chunk)
-                size += len(chunk)
-            if size > self._limits.upload_bytes:
-                raise refusal(
-                    Code.TOO_MANY_ROWS_OR_BYTES, f"The request body is larger than {self._limits.upload_bytes} bytes."
-                )
+            return read_url(request.scope["query_string"], await read_form(request, limit_bytes)), []
+        chunks = [piece async for piece in pieces(request, limit_bytes)]
         encoding = request.headers.get("content-encoding", "").strip().lower()
         if encoding and chunks:
-            chunks = await self._writers.call(lambda: decode_body(chunks, encoding))
-        return read_url(query_string), chunks
+            chunks = await self._writers.call(lambda: decode_body(chunks, encoding, limit_bytes))
+        return url, chunks
+
+    async def _judge(self, url: Url, body: list[bytes], judge: Callable[[], Run]) -> Run:
+        """Read the statement on a thread: a long one must not hold up every other request."""
+        size = len(url.query) + sum(map(len, body))
+        pool = self._short if size <= HEAD_BYTES else self._long
+        return await asyncio.get_running_loop().run_in_executor(pool, judge)
 
     async def _execute(self, request: Request, reply: Reply, url: Url, body: list[bytes], user: User) -> None:
         headers = request.headers
         database = url.values.get("database") or headers.get("x-clickhouse-database") or "default"
         default_format = url.values.get("default_format") or headers.get("x-clickhouse-format") or "TabSeparated"
         readonly = 1 if user.readonly else 0 if request.method == "POST" else 2
-        statement = build_statement(url, body, database=database)
-        run = Run(self._open(), statement, readonly=readonly, default_format=default_format)
+        engine, limit_bytes = self._open(), self._limits.statement_bytes
+
+        def judge() -> Run:
+            statement = build_statement(url, body, database=database, limit_bytes=limit_bytes)
+            return Run(engine, statement, readonly=readonly, default_format=default_format)
+
+        run = await self._judge(url, body, judge)
         lane = self._readers if run.kind == "READ_ONLY" else self._writers
         encoding = choose_encoding(
             headers.get("accept-encoding", ""),
@@ -159,9 +181,9 @@ class Front:
         run, encoding = exchange.run, exchange.encoding
         to_the_end = exchange.url.flag("wait_end_of_query")
         enough_bytes = _MAX_BUFFERED_BYTES if to_the_end else _PIECE_BYTES
-        pieces, more = await self._watched(exchange, lambda: run.start(enough_bytes))
+        rows, more = await self._watched(exchange, lambda: run.start(enough_bytes))
         if not more:
-            body, used = await exchange.lane.call(lambda: encode_whole(pieces, encoding))
+            body, used = await exchange.lane.call(lambda: encode_whole(rows, encoding))
             await reply.whole(body, self._headers(exchange, used))
             return
         if to_the_end:
@@ -170,12 +192,12 @@ class Front:
         encoder = BodyEncoder(encoding)
         await reply.begin(self._headers(exchange, encoding), encoder)
         while True:
-            last, now = not more, pieces
+            last, now = not more, rows
             body = await exchange.lane.call(lambda now=now, last=last: encoder.piece(now, last=last))  # type: ignore[misc]  # mypy infers no type for a lambda with defaults
             await reply.piece(body, last=last)
             if last:
                 return
-            pieces, more = await self._watched(exchange, lambda: run.fetch(_PIECE_BYTES))
+            rows, more = await self._watched(exchange, lambda: run.fetch(_PIECE_BYTES))
 
     async def _watched(self, exchange: _Exchange, work: Callable[[], _Result]) -> _Result:
         """Do the work on a thread; when the client goes meanwhile, end the query rather than finish it for nobody."""

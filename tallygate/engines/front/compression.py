@@ -5,14 +5,19 @@ Never touches ClickHouse's own block format.
 
 from __future__ import annotations
 
+import mmap
 from typing import Protocol
 
 import cramjam
 
+from tallygate.engines.front.body import too_large
 from tallygate.engines.front.errors import Code, refusal
 
 #: In order of preference: lz4 costs the least where both ends are one machine.
 ENCODINGS = ("lz4", "zstd", "gzip", "deflate")
+
+#: What the decompressors say when their output is full.
+_NO_ROOM = "failed to write whole buffer"
 
 #: Below this, compressing costs more than it saves.
 _SMALL_BYTES = 1_024
@@ -58,11 +63,11 @@ _COMPRESSORS = {
     "deflate": cramjam.zlib.Compressor,
 }
 _DECOMPRESSORS = {
-    "lz4": cramjam.lz4.decompress,
-    "zstd": cramjam.zstd.decompress,
-    "gzip": cramjam.gzip.decompress,
-    "deflate": cramjam.zlib.decompress,
-    "br": cramjam.brotli.decompress,
+    "lz4": cramjam.lz4.decompress_into,
+    "zstd": cramjam.zstd.decompress_into,
+    "gzip": cramjam.gzip.decompress_into,
+    "deflate": cramjam.zlib.decompress_into,
+    "br": cramjam.brotli.decompress_into,
 }
 
 
@@ -79,11 +84,11 @@ def worth_compressing(size_bytes: int) -> bool:
     return size_bytes >= _SMALL_BYTES
 
 
-def decode_body(chunks: list[bytes], encoding: str) -> list[bytes]:
-    """The request body without its Content-Encoding.
+def decode_body(chunks: list[bytes], encoding: str, limit_bytes: int) -> list[bytes]:
+    """The request body without its Content-Encoding; never more of it in memory than the limit.
 
     Raises:
-        FrontError: an encoding that we do not know, or bytes that are not of it.
+        FrontError: an encoding that we do not know, bytes that are not of it, or a body larger than the limit (396).
     """
     if encoding in {"", "identity"}:
         return chunks
@@ -91,7 +96,11 @@ def decode_body(chunks: list[bytes], encoding: str) -> list[bytes]:
     if decompress is None:
         allowed = ", ".join(_DECOMPRESSORS)
         raise refusal(Code.NOT_IMPLEMENTED, f"Content-Encoding {encoding!r} is not supported, only {allowed}.")
-    try:
-        return [bytes(decompress(b"".join(chunks)))]
-    except cramjam.DecompressionError as error:
-        raise refusal(Code.BAD_ARGUMENTS, f"The request body is not valid {encoding}: {error}.") from error
+    # Addresses without memory behind them: only what is written takes any.
+    with mmap.mmap(-1, limit_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as room:
+        try:
+            return [room[: decompress(b"".join(chunks), room)]]
+        except cramjam.DecompressionError as error:
+            if str(error) == _NO_ROOM:
+                raise too_large(limit_bytes, decompressed=True) from error
+            raise refusal(Code.BAD_ARGUMENTS, f"The request body is not valid {encoding}: {error}.") from error

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
+from tallygate.engines.front.body import pieces
 from tallygate.engines.front.errors import Code, refusal
+
+_MOST_FIELDS = 10_000
 
 
 def is_form(request: Request) -> bool:
@@ -17,12 +20,16 @@ async def read_form(request: Request, limit_bytes: int) -> dict[str, bytes]:
     """The form's fields.
 
     Raises:
-        FrontError: not a form, too large, or with a file (external data).
+        FrontError: not a form, too large as a whole, or with a file (external data).
     """
+    parser = MultiPartParser(
+        request.headers, pieces(request, limit_bytes), max_fields=_MOST_FIELDS, max_part_size=limit_bytes
+    )
     try:
-        form = await request.form(max_fields=10_000, max_part_size=limit_bytes)
-    except HTTPException as error:
-        raise refusal(Code.BAD_ARGUMENTS, f"The form cannot be read: {error.detail}.") from error
+        form = await parser.parse()
+    except (MultiPartException, KeyError) as error:
+        # KeyError: there is no boundary, or a part without a name.
+        raise refusal(Code.BAD_ARGUMENTS, f"The form cannot be read: {error}.") from error
     fields: dict[str, bytes] = {}
     for name, value in form.multi_items():
         if not isinstance(value, str):

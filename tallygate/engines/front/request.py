@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote_to_bytes
 
-from tallygate.engines.front.errors import Code, refusal
+from tallygate.engines.front.errors import Code, FrontError, refusal
 from tallygate.engines.front.sql import HEAD_BYTES, InsertHead, split_insert
 
 _SETTING_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -95,27 +95,46 @@ def read_url(query_string: bytes, form: Mapping[str, bytes] | None = None) -> Ur
         raise refusal(Code.BAD_ARGUMENTS, f"A URL parameter is not valid UTF-8: {error}.") from error
 
 
-def build_statement(url: Url, body: list[bytes], *, database: str) -> Statement:
+def build_statement(url: Url, body: list[bytes], *, database: str, limit_bytes: int) -> Statement:
     """Put the statement together; ``query`` of the URL comes before the body.
 
+    Args:
+        url: the request's parameters.
+        body: the pieces of its body.
+        database: where unqualified names resolve.
+        limit_bytes: the longest statement, without the rows of an INSERT … FORMAT.
+
     Raises:
-        FrontError: no statement, a bad setting name, or a feature that this front does not have.
+        FrontError: no statement or too long a one, a bad setting name, or a feature that this front does not have.
     """
     if url.flag("decompress") or url.flag("compress"):
         raise refusal(
             Code.NOT_IMPLEMENTED, "ClickHouse's own block compression is not supported; use Content-Encoding."
         )
     text, rest = _head(url.query, body)
+    if len(url.query) > limit_bytes:
+        raise _too_long(len(url.query), limit_bytes)
     insert = split_insert(text)
     bound = {name[6:]: value for name, value in url.values.items() if name.startswith("param_")}
     settings = _settings(url.values)
     if insert is not None:
         rows = _rows(insert, text, rest)
         return Statement(text[: insert.data_offset], rows, insert.head, insert.format_name, bound, settings, database)
+    size = len(text) + sum(map(len, rest))
+    if size > limit_bytes:
+        raise _too_long(size, limit_bytes)
     whole = b"".join([text, *rest])
     if not whole.strip():
         raise refusal(Code.SYNTAX_ERROR, "Empty query")
     return Statement(whole, bound=bound, settings=settings, database=database)
+
+
+def _too_long(size: int, limit_bytes: int) -> FrontError:
+    return refusal(
+        Code.TOO_MANY_ROWS_OR_BYTES,
+        f"The statement is {size:,} bytes long; allowed: {limit_bytes:,} (--max-statement-kb), and any number of rows "
+        "after the head of an INSERT … FORMAT.",
+    )
 
 
 def _head(query: bytes, body: list[bytes]) -> tuple[bytes, list[bytes]]:

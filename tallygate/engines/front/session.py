@@ -53,7 +53,11 @@ class Engine:
 
     def classify(self, text: bytes) -> tuple[str, int]:
         """Its class by the engine's parser (READ_ONLY, MUTATING, CONTROL, UNKNOWN), and how many statements."""
-        facts = self._root.classify_query(text)
+        handle = self.connect()
+        try:
+            facts = handle.classify_query(text)
+        finally:
+            handle.close()
         return str(facts["query_class"]).rpartition(".")[2].partition(":")[0], int(facts["statement_count"])
 
     def explain_syntax(self, text: bytes) -> FrontError:

@@ -8,15 +8,17 @@ from tallygate.engines.front.errors import Code, FrontError, from_engine
 from tallygate.engines.front.request import build_statement, read_url
 from tallygate.engines.front.users import User, UserBook
 
+LIMIT = 1 << 20
+
 
 def _statement(query_string: bytes, body: list[bytes]) -> object:
-    return build_statement(read_url(query_string), body, database="m")
+    return build_statement(read_url(query_string), body, database="m", limit_bytes=LIMIT)
 
 
 def test_parameters_settings_and_transport_are_told_apart() -> None:
     """A transport parameter given to the engine as a setting would be refused as unknown."""
     url = read_url(b"database=m&max_threads=2&param_k=a%27b&wait_end_of_query=1&session_id=x&query=SELECT+1")
-    statement = build_statement(url, [], database="m")
+    statement = build_statement(url, [], database="m", limit_bytes=LIMIT)
     assert statement.text == b"SELECT 1"
     assert statement.settings == {"max_threads": "2"}
     assert statement.bound == {"k": "a'b"}
@@ -25,7 +27,9 @@ def test_parameters_settings_and_transport_are_told_apart() -> None:
 
 def test_query_in_the_url_and_rows_in_the_body_are_one_insert() -> None:
     """Clients that stream put the statement into the URL; the body is then rows from its first byte."""
-    statement = build_statement(read_url(b"query=INSERT+INTO+t+FORMAT+TSV%0A"), [b"\n1\tx", b"\n2\ty\n"], database="m")
+    statement = build_statement(
+        read_url(b"query=INSERT+INTO+t+FORMAT+TSV%0A"), [b"\n1\tx", b"\n2\ty\n"], database="m", limit_bytes=LIMIT
+    )
     assert statement.insert_head.strip() == b"INSERT INTO t"
     assert statement.rows is not None
     assert b"".join(statement.rows) == b"\n1\tx\n2\ty\n"
@@ -34,7 +38,7 @@ def test_query_in_the_url_and_rows_in_the_body_are_one_insert() -> None:
 def test_large_rows_are_passed_on_without_a_copy() -> None:
     """A block of a million rows is tens of megabytes."""
     pieces = [b"INSERT INTO t FORMAT RowBinary\n", b"x" * 300_000, b"y" * 300_000]
-    statement = build_statement(read_url(b""), pieces, database="m")
+    statement = build_statement(read_url(b""), pieces, database="m", limit_bytes=LIMIT)
     assert statement.rows is not None
     assert statement.rows[-1] is pieces[-1]
 
@@ -56,6 +60,24 @@ def test_bad_requests_are_refused_with_a_code(query_string: bytes, body: list[by
         _statement(query_string, body)
     assert refused.value.code == code
     assert refused.value.text.startswith(f"Code: {int(code)}. DB::Exception: ")
+
+
+@pytest.mark.parametrize(
+    ("query_string", "body"),
+    [
+        (b"", [b"SELECT '", b"x" * LIMIT, b"'"]),
+        (b"", [b"INSERT INTO t VALUES ", b"(1)," * LIMIT]),
+        (b"query=SELECT+" + b"1" * LIMIT, []),
+        (b"query=INSERT+INTO+t+FORMAT+TSV+" + b"1" * LIMIT, [b"2"]),
+    ],
+)
+def test_a_statement_that_would_take_seconds_to_read_is_refused(query_string: bytes, body: list[bytes]) -> None:
+    """The rows of an INSERT … FORMAT may be large, because nothing has to read them; SQL may not."""
+    with pytest.raises(
+        FrontError, match=r"allowed: 1,048,576 \(--max-statement-kb\), and any number of rows"
+    ) as refused:
+        _statement(query_string, body)
+    assert refused.value.status == 413
 
 
 def test_form_fields_count_as_parameters() -> None:
