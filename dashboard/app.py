@@ -19,12 +19,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from dashboard import formats
 from dashboard.config import DashboardConfig
+from dashboard.gate import Gate
 from dashboard.signin import home, sign_in, sign_out, signed_out
 from dashboard.store import Limits, Record, RecordUnavailable
 from dashboard.support import support_page
 from dashboard.usage import usage_csv, usage_json, usage_page
-from dashboard.web import House, NotFound, NotSignedIn, SecureHeaders, answer_error, message
+from dashboard.web import RETRY_S, House, NotFound, NotSignedIn, SecureHeaders, answer_error, house_of, message, zone_of
 from enforcer.clock import SystemClock
 from enforcer.errors import InvalidField
 
@@ -42,7 +44,9 @@ def create_app(
         limits: what one query may take; the defaults of `Limits` if None.
         now_us: wall time in unix microseconds; every page says when "now" was.
     """
-    record = Record(config.clickhouse, limits or Limits())
+    limits = limits or Limits()
+    record = Record(config.clickhouse, limits)
+    gate = Gate(record, page_s=limits.page_s, now_us=now_us)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -73,7 +77,7 @@ def create_app(
         },
         lifespan=lifespan,
     )
-    app.state.house = House(config, record, now_us)
+    app.state.house = House(config, gate, now_us)
     return app
 
 
@@ -89,14 +93,20 @@ async def _answer_http(request: Request, _: Exception) -> Response:
 
 async def _answer_unavailable(request: Request, error: Exception) -> Response:
     _log.error("the record cannot be read: %s", error)
-    return message(
+    zone, now_us = zone_of(request), house_of(request).now_us()
+    since_us = getattr(error, "since_us", None) or now_us
+    since = f"{formats.moment(since_us, zone, now_us=now_us)} ({zone.key})"
+    answer = message(
         request,
         status=503,
-        title="The record cannot be read right now",
-        text="Nothing is lost and the limiter goes on deciding; only this page cannot show it. It will try again.",
+        title=f"The figures cannot be read right now, since {since}",
+        text="Nothing is lost and the limiter goes on deciding; only this page cannot show it. "
+        f"It tries again by itself every {RETRY_S} seconds.",
         hint="If this stays: ClickHouse is away, not set up yet, or too slow; the dashboard’s log says which.",
         live=True,
     )
+    answer.headers["retry-after"] = str(RETRY_S)
+    return answer
 
 
 async def _answer_unexpected(request: Request, error: Exception) -> Response:

@@ -47,7 +47,7 @@ async def signed_out(request: Request) -> Response:
         title="You are signed out",
         text="Open a sign-in link to come back.",
         hint="",
-        live=False,
+        retry_s=None,
         session=None,
     )
 

@@ -30,7 +30,15 @@ _KEPT_HANDLES = 8
 
 
 class RecordUnavailable(Exception):
-    """The record cannot be read now. The message is for the log; a page says only that it is so."""
+    """The record cannot be read now. The message is for the log; a page says only that it is so, and since when.
+
+    Attributes:
+        since_us: when reading began to fail, if that is known; unix microseconds.
+    """
+
+    def __init__(self, message: str, *, since_us: int | None = None) -> None:
+        super().__init__(message)
+        self.since_us = since_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +50,14 @@ class Limits:
         result_rows: rows of the answer.
         memory_bytes: memory of the query.
         threads: how much of the machine it may have.
-        connect_s: how long to wait for the database to take a connection.
+        page_s: how long all queries of one page may take together, waiting included.
     """
 
-    seconds: int = 5
+    seconds: int = 2
     result_rows: int = 200_000
     memory_bytes: int = 2_000_000_000
     threads: int = 2
-    connect_s: float = 2.0
+    page_s: float = 2.7
 
     def settings(self) -> dict[str, Any]:
         """As settings of the server; `readonly` is not among them because it must come last."""
@@ -79,12 +87,18 @@ class Record:
         self._limits = limits
         self._catalogue = load_queries("dashboard.sql", "queries.sql")
         self._free: list[Client] = []
+        self._answers = 0
         self._lock = threading.Lock()
 
     @property
     def address(self) -> str:
         """Where the record is, without user and password."""
         return self._dsn.address
+
+    @property
+    def answers(self) -> int:
+        """How often the database has answered so far, also by an error: it moves as long as somebody is there."""
+        return self._answers
 
     @contextmanager
     def of_caller(self, caller: str) -> Iterator[Ask]:
@@ -138,7 +152,10 @@ class Record:
         try:
             answer = client.query(self._catalogue[name].sql, parameters=dict(values), settings=allowed)
         except (ClickHouseError, OSError) as error:
+            if getattr(error, "code", None) is not None:
+                self._answered()
             raise RecordUnavailable(f"{name}: {classify(self.address, error)}") from error
+        self._answered()
         return [tuple(row) for row in answer.result_rows]
 
     @contextmanager
@@ -158,8 +175,14 @@ class Record:
         if not keep:
             client.close()
 
+    def _answered(self) -> None:
+        with self._lock:
+            self._answers += 1
+
     def _connect(self) -> Client:
         dsn = self._dsn
+        # Longer than a page waits: the page's own time is what ends it.
+        silence_s = self._limits.page_s + 0.5
         try:
             return clickhouse_connect.get_client(
                 host=dsn.host,
@@ -168,8 +191,8 @@ class Record:
                 password=dsn.password,
                 database=dsn.database,
                 secure=dsn.secure,
-                connect_timeout=self._limits.connect_s,
-                send_receive_timeout=self._limits.seconds + 5,
+                connect_timeout=silence_s,
+                send_receive_timeout=silence_s,
                 query_retries=0,
                 autogenerate_session_id=False,
                 dedicated_pool=True,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -33,7 +32,7 @@ async def support_page(request: Request) -> Response:
     only(request, "q", "span", "zone")
     frame = frame_of(request)
     sought = request.query_params.get("q", "").strip()[:300]
-    found = await run_in_threadpool(look_up, house_of(request).record, sought, frame)
+    found = await house_of(request).gate.read(look_up, sought, frame)
     return house_of(request).page("support.html", session=session, q=sought, frame=frame, **_values(found, frame))
 
 

@@ -10,7 +10,6 @@ import io
 from dataclasses import asdict
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -145,7 +144,7 @@ async def _view(request: Request) -> tuple[CallerView, CallerRecord]:
     only(request, *_PARAMETERS)
     frame = frame_of(request)
     caller = session.caller or ""
-    record = await run_in_threadpool(read_caller, house_of(request).record, caller, frame, refusals=LISTED)
+    record = await house_of(request).gate.read(read_caller, caller, frame, refusals=LISTED)
     return caller_view(caller, frame, record), record
 
 

@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from importlib import resources
 from typing import Any
 from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
@@ -20,9 +21,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dashboard import formats, sentences
 from dashboard.config import DashboardConfig
+from dashboard.gate import Gate
 from dashboard.sessions import COOKIE, Role, Session, SignInRefused, read_session
 from dashboard.spans import DEFAULT_SPAN, DEFAULT_ZONE, SPANS, cut, span_named, zone_named
-from dashboard.store import Record
 from dashboard.views import Frame
 from enforcer.errors import InvalidField
 
@@ -37,6 +38,8 @@ _HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+#: How often a page that could not be read asks again.
+RETRY_S = 4
 #: Offered in the zone box; any other zone of the IANA list can be typed.
 COMMON_ZONES = (
     "UTC", "Africa/Cairo", "Africa/Johannesburg", "Africa/Lagos", "Africa/Nairobi", "America/Bogota", "America/Chicago",
@@ -58,10 +61,10 @@ class NotFound(Exception):
 
 @dataclass(frozen=True)
 class House:
-    """What the routes are given: settings, the record, the clock."""
+    """What the routes are given: settings, the way to the record, the clock."""
 
     config: DashboardConfig
-    record: Record
+    gate: Gate
     now_us: Callable[[], int]
 
     @cached_property
@@ -150,11 +153,22 @@ def wants_json(request: Request) -> bool:
     return request.url.path.endswith(".json")
 
 
+def zone_of(request: Request) -> ZoneInfo:
+    """The viewer's zone for a page that must not fail for it; the usual one if the address names none that we know."""
+    try:
+        return zone_named(request.query_params.get("zone", DEFAULT_ZONE))
+    except InvalidField:
+        return zone_named(DEFAULT_ZONE)
+
+
 def message(request: Request, *, status: int, title: str, text: str, hint: str = "", live: bool = False) -> Response:
-    """An error as a page, or as JSON for a program: what is wrong, and what to do."""
+    """An error as a page, or as JSON for a program: what is wrong, and what to do.
+
+    A `live` page asks again by itself until it is what was asked for.
+    """
     if wants_json(request):
         return JSONResponse({"error": {"status": status, "title": title, "detail": text, "hint": hint}}, status)
-    shown = {"title": title, "text": text, "hint": hint, "live": live, "session": None}
+    shown = {"title": title, "text": text, "hint": hint, "retry_s": RETRY_S if live else None, "session": None}
     return house_of(request).page("message.html", status=status, **shown)
 
 

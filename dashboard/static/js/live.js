@@ -2,7 +2,7 @@
 // Never runs while the page is hidden, never more often than once a second, never touches what the reader has opened.
 
 const EVERY_MS = 2000;
-const SLOWEST_MS = 30000;
+const SLOWEST_MS = 8000;
 
 // Makes `old` like `fresh`, keeping the elements that stay: focus, selection and open rows live in them.
 export function morph(old, fresh) {
@@ -50,16 +50,22 @@ function drop(node) {
   return after;
 }
 
+function time(moment) {
+  return moment.toLocaleTimeString("en-GB");
+}
+
 export class Live {
   constructor(root, onChange) {
     this.root = root;
     this.onChange = onChange;
     this.wait = EVERY_MS;
-    this.failedAt = null;
+    this.goodAt = new Date();
     this.timer = null;
+    // A page that could not be read says itself what is wrong; it only asks again, at its own pace.
+    this.retryMs = 1000 * Number(root.dataset.live || 0);
     this.note = document.getElementById("live-note");
     document.addEventListener("visibilitychange", () => (document.hidden ? this.stop() : this.soon(0)));
-    if (!document.hidden) this.soon(EVERY_MS);
+    if (!document.hidden) this.soon(this.retryMs || EVERY_MS);
   }
 
   soon(ms) {
@@ -93,8 +99,10 @@ export class Live {
   accept(page) {
     const fresh = page.getElementById(this.root.id);
     if (!fresh) return;
+    // What is around the figures is missing as well.
+    if (this.retryMs) return location.reload();
     this.wait = EVERY_MS;
-    this.failedAt = null;
+    this.goodAt = new Date();
     this.say("");
     morph(this.root, fresh);
     document.title = page.title;
@@ -102,10 +110,14 @@ export class Live {
   }
 
   failed() {
-    this.failedAt ??= new Date();
+    if (this.retryMs) {
+      this.wait = this.retryMs;
+      document.getElementById("tried").textContent = `Last tried at ${time(new Date())} (your clock).`;
+      return;
+    }
     this.wait = Math.min(SLOWEST_MS, this.wait * 2);
-    this.say(`Not updated since ${this.failedAt.toLocaleTimeString("en-GB")} (your clock): the record cannot be read now. `
-      + "The figures below are the last good ones.");
+    this.say(`Not updated since ${time(this.goodAt)} (your clock): the figures cannot be read right now. `
+      + "Those below are the last good ones; this page tries again by itself.");
   }
 
   say(text) {

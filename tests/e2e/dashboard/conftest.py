@@ -21,6 +21,7 @@ from dashboard.config import DashboardConfig
 from dashboard.links import sign_in_link
 from dashboard.serve import bind
 from dashboard.sessions import Role
+from dashboard.store import Limits
 from tests import seeding
 from tests.seeding import CallerSeed, Seeded
 
@@ -77,7 +78,9 @@ def site(clickhouse_dsn: str) -> Iterator[Site]:
     dsn = urlsplit(clickhouse_dsn)._replace(path=f"/{name}").geturl()
     seeded = seeding.decide([ACME, INITECH, DAHLIA], now_us=time.time_ns() // 1_000, minutes=60)
     seeding.write(dsn, seeded, late=["gw-03"], awaited=["dahlia"])
-    app = create_app(DashboardConfig.from_env({"TALLYGATE_SECRET": SECRET, "TALLYGATE_CLICKHOUSE": dsn}))
+    config = DashboardConfig.from_env({"TALLYGATE_SECRET": SECRET, "TALLYGATE_CLICKHOUSE": dsn})
+    # The machine of the tests may be busy.
+    app = create_app(config, limits=Limits(seconds=8, page_s=9))
     listener = bind("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

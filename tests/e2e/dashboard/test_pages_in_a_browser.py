@@ -111,7 +111,7 @@ def test_hidden_page_asks_for_nothing(site: Site, browser: Browser) -> None:
 def test_page_keeps_its_last_good_figures_when_the_record_is_away(site: Site, browser: Browser) -> None:
     """The figures stay, and it is said since when they stand; when the record is back the words go."""
     open_usage(site, browser)
-    record = site.app.state.house.record
+    record = site.app.state.house.gate._record
     lent, record._connect = record._connect, _refuse
     record.close()
     try:

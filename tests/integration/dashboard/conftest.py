@@ -16,12 +16,15 @@ from dashboard.app import create_app
 from dashboard.config import DashboardConfig
 from dashboard.links import sign_in_link
 from dashboard.sessions import Role
+from dashboard.store import Limits
 from tests import seeding
 from tests.seeding import CallerSeed, Seeded
 
 SECRET = "a secret of the tests, long enough"
 BASE = "http://dashboard.test"
 NOW_US = 1_795_989_620_000_000
+#: The machine of the tests may be busy.
+PATIENT = Limits(seconds=15, page_s=20)
 CANARY = "canary-b7"
 
 ACME = CallerSeed(
@@ -48,9 +51,9 @@ def config_for(dsn: str) -> DashboardConfig:
     return DashboardConfig.from_env({"TALLYGATE_SECRET": SECRET, "TALLYGATE_CLICKHOUSE": dsn})
 
 
-def browser(config: DashboardConfig, now_us: int = NOW_US) -> httpx.AsyncClient:
+def browser(config: DashboardConfig, now_us: int = NOW_US, *, limits: Limits = PATIENT) -> httpx.AsyncClient:
     """Someone who opens pages; each has cookies of their own."""
-    app = create_app(config, now_us=lambda: now_us)
+    app = create_app(config, limits=limits, now_us=lambda: now_us)
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, base_url=BASE, follow_redirects=False)
 

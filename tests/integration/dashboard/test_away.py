@@ -31,7 +31,7 @@ async def test_a_record_that_is_away_is_a_page_with_503(
         await Desk(nowhere, Seeded(0, []), config).sign_in(client, role, caller)  # type: ignore[arg-type]  # a role
         answer = await client.get(page)
     assert 503 == answer.status_code
-    assert "The record cannot be read right now" in answer.text
+    assert "The figures cannot be read right now, since " in answer.text
     assert "data-live" in answer.text
     assert "Traceback" not in answer.text
     assert "127.0.0.1" not in answer.text
@@ -57,7 +57,7 @@ async def test_a_record_that_comes_back_is_read_again(desk: Desk) -> None:
     """No restart is needed, and no handle from before is used."""
     async with browser(desk.config) as client:
         await desk.sign_in(client, "customer", "acme")
-        record = client._transport.app.state.house.record  # type: ignore[attr-defined]  # the application under test
+        record = client._transport.app.state.house.gate._record  # type: ignore[attr-defined]  # the application under test
         good, record._dsn = record._dsn, config_for("http://127.0.0.1:1/gone").clickhouse
         assert 503 == (await client.get("/usage")).status_code
         record._dsn = good

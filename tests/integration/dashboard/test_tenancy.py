@@ -81,7 +81,7 @@ async def test_a_customer_is_not_support(customer: httpx.AsyncClient) -> None:
 async def test_without_a_session_no_query_runs(desk: Desk, route: str, cookie: str | None) -> None:
     """Expired, forged or missing: 401, and the record is not even asked (its address leads nowhere)."""
     app = create_app(desk.config, now_us=lambda: NOW_US)
-    app.state.house.record._run = None  # a query would fail loudly
+    app.state.house.gate._record._run = None  # a query would fail loudly
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
         headers = {} if cookie is None else {"cookie": f"{COOKIE}={cookie}"}
