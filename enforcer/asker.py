@@ -6,11 +6,10 @@ It never decides about a request that can be decided without the owner.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from enforcer.clock import Clock
 from enforcer.core.account import Account
@@ -21,7 +20,8 @@ from enforcer.owner import Owner
 from enforcer.settings import LimiterSettings
 from enforcer.sink import DegradeChanged, GrantIssued, GrantSettled, Sink
 from enforcer.tending import Tending
-from enforcer.types import Answer, Ask, SettleCause, Settlement, Source
+from enforcer.types import Answer, Ask, SettleCause, Settlement
+from enforcer.waiting import Lines, deliver
 
 log = logging.getLogger("enforcer")
 
@@ -51,7 +51,7 @@ class Asker:
         self._settings = settings
         self._breaker = Breaker()
         self._pending: queue.SimpleQueue[Account | None] = queue.SimpleQueue()
-        self._lines: dict[Account, list[Waiter]] = {}
+        self._lines = Lines(decisions)
         # One round at a time: an account with two asks under way would disown the grant of the first by the second.
         self._round = threading.Lock()
         self._ask_no = 0
@@ -67,9 +67,8 @@ class Asker:
 
     def line_up(self, waiter: Waiter) -> None:
         """Have a request wait for the next answer. With the lock held."""
-        account = waiter.lane.account
-        self._lines.setdefault(account, []).append(waiter)
-        self.enqueue(account)
+        self._lines.add(waiter)
+        self.enqueue(waiter.lane.account)
 
     def start(self) -> None:
         """Start the thread; its first act is to see whether the owner is there."""
@@ -95,7 +94,7 @@ class Asker:
                 batch = self._drain(first)
                 if self.alone:
                     return
-                self.tending.forget_old(now_ns, self._lines)
+                self.tending.forget_old(now_ns, self._lines.accounts)
                 idle = self.tending.fallen_idle(now_ns, busy=set(batch), room=_BATCH)
                 asks = [self._compose(account, now_ns, ahead=True) for account in batch]
                 asks += [self._compose(account, now_ns, ahead=False) for account in idle]
@@ -182,16 +181,13 @@ class Asker:
                 return batch
 
     def _compose(self, account: Account, now_ns: int, *, ahead: bool) -> Ask:
-        line = [waiter for waiter in self._lines.get(account, ()) if not waiter.gone]
-        for waiter in line:
-            waiter.counted = True
         self._ask_no += 1
         ask = account.ask(
             ask_no=self._ask_no,
             member=self._member,
             now_ns=now_ns,
             jitter=self._settings.jitter(),
-            waiting=[waiter.cost for waiter in line],
+            waiting=self._lines.count_in(account),
             ahead=ahead,
         )
         self.report_closed(account)
@@ -218,47 +214,22 @@ class Asker:
             ahead_on = self._rtt_s * 1e3 >= self._settings.ask_ahead_above_ms
             for account, ask, answer in zip(batch, asks, answers, strict=True):
                 account.answered(ask, answer, sent_ns=sent_ns, now_ns=now_ns, ahead_on=ahead_on)
-                woken += self._serve(account, now_ns)
+                woken += self._lines.serve(account, now_ns)
+                if account in self._lines.accounts:
+                    self.enqueue(account)
                 if answer.grant is not None:
                     self.tending.watch_idle(account, now_ns)
-        _deliver(woken)
+        deliver(woken)
         for account, answer in zip(batch, answers, strict=True):
             self._report(account, answer)
-
-    def _serve(self, account: Account, now_ns: int) -> list[Waiter]:
-        """Decide about the requests that wait, oldest first; one that is too dear does not hold up the others."""
-        decided: list[Waiter] = []
-        staying: list[Waiter] = []
-        for waiter in self._lines.pop(account, ()):
-            if waiter.gone:
-                continue
-            cost = waiter.cost
-            left = account.spend(cost, now_ns)
-            if left >= 0:
-                waiter.verdict = self._decisions.admit(
-                    waiter.lane, cost=cost, left=left, now_ns=now_ns, source=Source.SHARED
-                )
-            elif waiter.counted or now_ns < account.refused_until_ns(cost):
-                waiter.verdict = self._decisions.refuse(waiter.lane, cost=cost, now_ns=now_ns, source=Source.SHARED)
-            else:
-                staying.append(waiter)
-                continue
-            decided.append(waiter)
-        if staying:
-            self._lines[account] = staying
-            self.enqueue(account)
-        return decided
 
     def _lost(self, cause: str) -> None:
         """Decide alone from now on; whoever waits need not wait longer."""
         opened = self._breaker.failed(self._clock.monotonic_ns(), self._settings.jitter())
         with self.lock:
             self.alone = True
-            released = [waiter for line in self._lines.values() for waiter in line]
-            for waiter in released:
-                waiter.gone = True
-            self._lines.clear()
-        _deliver(released)
+            released = self._lines.release()
+        deliver(released)
         if opened:
             name = self._settings.owner_name
             log.warning("deciding without the owner %s: %s", name, cause, extra={"action": "degrade_entered"})
@@ -279,22 +250,3 @@ class Asker:
             total = Settlement(credit.grant_id, credit.spent, False, SettleCause.CREDITED)
             fact = GrantSettled(account.caller, account.limit, credit.member, total, answer.owner_now_us)
             self._sink.grant_settled(fact)
-
-
-def _deliver(woken: Iterable[Waiter]) -> None:
-    by_loop: dict[asyncio.AbstractEventLoop, list[Waiter]] = {}
-    for waiter in woken:
-        if waiter.loop is None:
-            waiter.wake()
-        else:
-            by_loop.setdefault(waiter.loop, []).append(waiter)
-    for loop, waiters in by_loop.items():
-        try:
-            loop.call_soon_threadsafe(_wake_all, waiters)
-        except RuntimeError:
-            log.debug("a loop closed while %d of its requests waited", len(waiters))
-
-
-def _wake_all(waiters: Sequence[Waiter]) -> None:
-    for waiter in waiters:
-        waiter.wake()
