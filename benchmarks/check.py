@@ -55,7 +55,7 @@ class GenerousOwner:
         """See `Owner.ask`."""
         return [self._answer(ask) for ask in asks]
 
-    def ping(self) -> None:
+    def probe(self) -> None:
         """Always there."""
 
     def close(self) -> None:

@@ -102,16 +102,16 @@ class Asker:
                 self._exchange([*batch, *idle], asks)
 
     def probe(self) -> None:
-        """See whether the owner is there, without making a request wait for it."""
+        """See whether the owner would answer an ask, without making a request wait for it."""
         try:
-            self._owner.ping()
+            self._owner.probe()
         except OwnerUnavailable as error:
             self._lost(str(error))
         except Exception as error:  # whatever is wrong with the owner, it cannot be asked
             log.exception("the owner's probe failed in an unexpected way", extra={"action": "asker_error"})
             self._lost(repr(error))
         else:
-            if self._breaker.succeeded():
+            if self._breaker.proved():
                 self._found()
 
     def settle_all(self, accounts: Sequence[Account], deadline_ns: int) -> None:
@@ -207,6 +207,7 @@ class Asker:
         if len(answers) != len(asks):
             self._lost(f"{len(asks)} asks got {len(answers)} answers")
             return
+        self._breaker.answered()
         now_ns = self._clock.monotonic_ns()
         self._rtt_s += ((now_ns - sent_ns) / 1e9 - self._rtt_s) * _RTT_WEIGHT
         woken: list[Waiter] = []

@@ -26,8 +26,12 @@ class Owner(Protocol):
         """
         ...
 
-    def ping(self) -> None:
-        """Raise `OwnerUnavailable` if the owner does not answer within the timeout."""
+    def probe(self) -> None:
+        """Prove that an ask would be answered now: do all that one does, for a bucket that no caller has.
+
+        Raises:
+            OwnerUnavailable: no answer within the timeout, or the owner is there but refuses to decide.
+        """
         ...
 
     def close(self) -> None:

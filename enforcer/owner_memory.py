@@ -53,14 +53,14 @@ class MemoryOwner:
             OwnerUnavailable: it is `away`, or closed.
             InvalidField: an ask is malformed; none of them has taken effect.
         """
-        self.ping()
+        self.probe()
         for ask in asks:
             check_ask(ask)
         with self._lock:
             return [self._answer(ask) for ask in asks]
 
-    def ping(self) -> None:
-        """See `Owner.ping`."""
+    def probe(self) -> None:
+        """See `Owner.probe`."""
         if self._closed:
             raise OwnerUnavailable("the owner in memory is closed")
         if self.away is not None:

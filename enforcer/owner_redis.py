@@ -24,7 +24,7 @@ from enforcer.errors import ConfigError, OwnerUnavailable
 from enforcer.keys import bucket_key
 from enforcer.lua import grant_script
 from enforcer.lua.frames import pack_ask, pack_terms, unpack_answer
-from enforcer.types import Answer, Ask
+from enforcer.types import Answer, Ask, Plan
 
 _SCHEMES = ("redis", "rediss", "unix")
 _FORMS = "redis://[user:password@]host[:port][/db], rediss://… for TLS, or unix:///path/to/socket"
@@ -32,6 +32,9 @@ _FORMS = "redis://[user:password@]host[:port][/db], rediss://… for TLS, or uni
 
 #: What may follow the ``?``: files and rules of TLS, and the database of a socket.
 _OPTIONS = ("ssl_", "db")
+
+#: Settles nothing and asks for nothing. No caller has an empty name, so it is nobody's bucket.
+_PROBE = Ask("", "probe", Plan("probe", 1.0, 1), "probe/0", 1, (), 0, 0, 0.0, 0, 0.0)
 
 
 class _Connection(Protocol):
@@ -95,27 +98,19 @@ class RedisOwner:
         """
         for ask in asks:
             check_ask(ask)
-        commands: list[tuple[bytes, ...]] = [
-            (
-                b"EVALSHA",
-                self._digest,
-                b"1",
-                bucket_key(ask.caller, ask.limit),
-                pack_terms(ask.plan, self._dials),
-                ask.member.encode("ascii"),
-                pack_ask(ask),
-            )
-            for ask in asks
-        ]
-        if not commands:
+        if not asks:
             return []
         with self._guarded():
-            return [unpack_answer(reply) for reply in self._evaluate(commands)]
+            return [unpack_answer(reply) for reply in self._evaluate([self._command(ask) for ask in asks])]
 
-    def ping(self) -> None:
-        """See `Owner.ping`."""
+    def probe(self) -> None:
+        """See `Owner.probe`.
+
+        A server can answer PING and refuse the script, as a replica, for want of memory or of a permission: so this
+        runs it.
+        """
         with self._guarded():
-            self._talk([(b"PING",)], self._monotonic() + self._timeout_s)
+            unpack_answer(self._evaluate([self._command(_PROBE)])[0])
 
     def close(self) -> None:
         """See `Owner.close`."""
@@ -128,6 +123,17 @@ class RedisOwner:
         if connection is not None:
             connection.disconnect()
 
+    def _command(self, ask: Ask) -> tuple[bytes, ...]:
+        return (
+            b"EVALSHA",
+            self._digest,
+            b"1",
+            bucket_key(ask.caller, ask.limit),
+            pack_terms(ask.plan, self._dials),
+            ask.member.encode("ascii"),
+            pack_ask(ask),
+        )
+
     def _evaluate(self, commands: list[tuple[bytes, ...]]) -> list[bytes]:
         """Run the script for each; load it where the server does not know it. Those had no effect: sent again."""
         deadline = self._monotonic() + self._timeout_s
@@ -135,7 +141,10 @@ class RedisOwner:
         missing = [place for place, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if missing:
             again = [(b"SCRIPT", b"LOAD", self._script), *(commands[place] for place in missing)]
-            for place, reply in zip(missing, self._talk(again, deadline)[1:], strict=True):
+            loaded, *rest = self._talk(again, deadline)
+            if isinstance(loaded, ResponseError):
+                raise loaded
+            for place, reply in zip(missing, rest, strict=True):
                 replies[place] = reply
         for reply in replies:
             if isinstance(reply, ResponseError):

@@ -23,7 +23,8 @@ class Breaker:
     """Opens on the first failure; then one probe at a time, each failure doubling the wait for the next.
 
     One failure is enough because it already cost requests their whole timeout. Wrongly open for one probe's wait
-    costs degraded verdicts; wrongly closed costs every request a timeout.
+    costs degraded verdicts; wrongly closed costs every request a timeout. Only an ask that was answered ends the
+    doubling: an owner that passes its probe and then fails again has not come back.
     """
 
     __slots__ = ("_base_ns", "_cap_ns", "_failures", "_probe_at_ns", "_state")
@@ -45,12 +46,15 @@ class Breaker:
         """When the next probe is due; meaningful while open."""
         return self._probe_at_ns
 
-    def succeeded(self) -> bool:
-        """The owner answered. Returns whether this closed the breaker."""
+    def proved(self) -> bool:
+        """The probe passed: asks may go out. Returns whether this closed the breaker."""
         changed = self._state is not BreakerState.CLOSED
         self._state = BreakerState.CLOSED
-        self._failures = 0
         return changed
+
+    def answered(self) -> None:
+        """An ask was answered: the next outage starts with the shortest wait."""
+        self._failures = 0
 
     def failed(self, now_ns: int, jitter: float) -> bool:
         """The owner did not answer. Returns whether this opened the breaker.
@@ -67,7 +71,7 @@ class Breaker:
         return opened
 
     def take_probe(self, now_ns: int) -> bool:
-        """Whether the one probe may go out now; it then must be followed by `succeeded` or `failed`."""
+        """Whether the one probe may go out now; it then must be followed by `proved` or `failed`."""
         if self._state is not BreakerState.OPEN or now_ns < self._probe_at_ns:
             return False
         self._state = BreakerState.HALF_OPEN

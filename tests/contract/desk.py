@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 import redis
 
@@ -45,6 +46,10 @@ class Desk:
 
     def lose_state(self) -> None:
         """Forget all buckets of this test's caller, as a restarted server does."""
+        raise NotImplementedError
+
+    def refusing(self) -> Owner:
+        """Another handle on the same owner, which lets it answer but not ask."""
         raise NotImplementedError
 
     def ask(
@@ -105,12 +110,19 @@ class MemoryDesk(Desk):
     def lose_state(self) -> None:
         self._memory.lose_state()
 
+    def refusing(self) -> Owner:
+        refusing = MemoryOwner(now_us=lambda: self.now_us)
+        refusing.away = "asks are refused"
+        return refusing
+
 
 class RedisDesk(Desk):
     """The script on a server; only its clock is another: a key that the test sets."""
 
     def __init__(self, url: str, dials: Dials = DEFAULT_DIALS) -> None:
         self.client = redis.Redis.from_url(url)
+        self._url = url
+        self._users: list[str] = []
         self._clock_key = f"test-clock-{uuid.uuid4().hex}"
         self.script = script_with_clock(self._clock_key)
         super().__init__(RedisOwner(url, timeout_s=10.0, dials=dials, script=self.script))
@@ -123,8 +135,20 @@ class RedisDesk(Desk):
     def lose_state(self) -> None:
         self.client.delete(bucket_key(self.caller, "rate"))
 
+    def refusing(self) -> Owner:
+        user = f"test-{uuid.uuid4().hex}"
+        self.client.acl_setuser(
+            user, enabled=True, nopass=True, keys=["*"], categories=["+@all"], commands=["-evalsha"]
+        )
+        self._users.append(user)
+        parts = urlsplit(self._url)
+        address = parts._replace(netloc=f"{user}:any@{parts.netloc.rsplit('@', 1)[-1]}").geturl()
+        return RedisOwner(address, timeout_s=10.0, script=self.script)
+
     def close(self) -> None:
         """End the connections."""
+        for user in self._users:
+            self.client.acl_deluser(user)
         self.client.delete(self._clock_key)
         self.lose_state()
         self.client.close()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from enforcer.errors import InvalidField
+from enforcer.errors import InvalidField, OwnerUnavailable
 from enforcer.types import Ask, Plan
 from tests.contract.desk import Desk, total
 from tests.contract.owner import EXACT, EXPIRED_S, STANDARD, STILL
@@ -122,8 +122,31 @@ class OwnerFaults:
         assert [a.grant.size if a.grant else 0 for a in answers] == list(range(1, 120))
         assert desk.owner.ask([]) == []
 
+    # -- the probe ----------------------------------------------------------------------------------------------
+
+    def test_probe_takes_nothing_and_is_not_counted(self, desk: Desk) -> None:
+        """It goes out once a second and copy for as long as an outage lasts."""
+        for _ in range(3):
+            desk.owner.probe()
+        first = desk.ask(plan=STANDARD, waiting=1)
+        assert first.k == 1
+        assert first.tokens == 199
+
+    def test_probe_fails_where_asks_are_refused(self, desk: Desk) -> None:
+        """An owner that is there and refuses to decide is away: believing it would make requests pay for it."""
+        refusing = desk.refusing()
+        for call in (refusing.probe, lambda: refusing.ask([self.any_ask(desk)]), refusing.probe):
+            with pytest.raises(OwnerUnavailable):
+                call()
+        refusing.close()
+
+    @staticmethod
+    def any_ask(desk: Desk) -> Ask:
+        """Of this test's caller."""
+        return Ask(desk.caller, "rate", STANDARD, "gw-9/1", 1, (), 1, 0, 0.0, 1, 0.0)
+
     def test_closing_twice_is_safe(self, desk: Desk) -> None:
         """Shutdown paths meet."""
-        desk.owner.ping()
+        desk.owner.probe()
         desk.owner.close()
         desk.owner.close()

@@ -38,7 +38,7 @@ def test_owner_that_is_away_or_closed_says_so() -> None:
     owner.ask([_ask("a")])
     owner.close()
     with pytest.raises(OwnerUnavailable, match="closed"):
-        owner.ping()
+        owner.probe()
 
 
 def test_buckets_that_would_be_full_are_forgotten() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -106,7 +107,7 @@ def test_closed_owner_refuses(owner: RedisOwner) -> None:
     """A call after close must not open a connection that nobody closes."""
     owner.close()
     with pytest.raises(OwnerUnavailable, match="closed"):
-        owner.ping()
+        owner.probe()
 
 
 class SlowServer:
@@ -140,7 +141,7 @@ class SlowServer:
         with connection:
             try:
                 while (received := connection.recv(65_536)) and not self._stop.is_set():
-                    if b"PING" in received:
+                    if b"EVALSHA" in received:
                         delay_s, answer = self._answers.pop(0)
                         self._stop.wait(delay_s)
                         connection.sendall(answer)
@@ -152,14 +153,15 @@ class SlowServer:
 
 def test_late_answer_is_never_read(request: pytest.FixtureRequest) -> None:
     """The answer to the ask that timed out would be taken for the answer to the next one."""
-    server = SlowServer([(3.0, b"+LATE\r\n"), (0.0, b"+PONG\r\n")])
+    answer = struct.pack("<9d", 0, 0, 0, 0, 0, 1, 0, 1, 0)
+    server = SlowServer([(3.0, b"+LATE\r\n"), (0.0, b"$%d\r\n%b\r\n" % (len(answer), answer))])
     request.addfinalizer(server.close)
     owner = RedisOwner(f"redis://127.0.0.1:{server.port}/0", timeout_s=0.1)
     started = time.monotonic()
     with pytest.raises(OwnerUnavailable):
-        owner.ping()
+        owner.probe()
     assert time.monotonic() - started < 2.5
-    owner.ping()
+    owner.probe()
     assert server.connections == 2
     owner.close()
 
@@ -181,7 +183,7 @@ def test_wrong_password_is_unavailable_and_not_shown(valkey_url: str) -> None:
     address = valkey_url.split("://", 1)[1].rsplit("@", 1)[-1]
     owner = RedisOwner(f"redis://robot:hunter2@{address}", timeout_s=2.0)
     with pytest.raises(OwnerUnavailable) as raised:
-        owner.ping()
+        owner.probe()
     assert "hunter2" not in str(raised.value)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from enforcer.types import Reason, Source
+from enforcer.errors import OwnerUnavailable
+from enforcer.types import Answer, Reason, Source
 from tests.unit.enforcer.harness import Fleet, make_policy
 
 
@@ -138,3 +139,43 @@ def test_an_owner_that_misbehaves_is_treated_as_away(answers: str, monkeypatch: 
     monkeypatch.setattr(fleet.owner, "ask", misbehave)
     monkeypatch.setattr(fleet.limiter._owner, "ask", misbehave)
     assert Source.DEGRADED is fleet.limiter.check("acme").source
+
+
+def test_an_owner_that_passes_its_probe_and_refuses_asks_is_asked_ever_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time that it is believed costs requests a round trip, the record two changes, and the operator two lines."""
+    fleet = Fleet()
+    asked_at: list[int] = []
+
+    def refuse(asks: object) -> list[Answer]:
+        asked_at.append(fleet.clock.monotonic_ns())
+        raise OwnerUnavailable("tested")
+
+    monkeypatch.setattr(fleet.limiter._owner, "ask", refuse)
+    for _ in range(100):
+        assert Source.DEGRADED is fleet.limiter.check("acme").source
+        fleet.advance(0.1)
+    assert 10 <= len(asked_at) <= 16
+    monkeypatch.undo()
+    fleet.advance(2)
+    assert Source.SHARED is fleet.limiter.check("acme").source
+
+
+def test_a_step_probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Probes of a fleet add up at the very moment at which its owner is struggling."""
+    fleet = Fleet()
+    fleet.owner.away = "tested"
+    fleet.limiter.check("acme")
+    probes: list[int] = []
+    passes = fleet.limiter._owner.probe
+
+    def probe() -> None:
+        probes.append(1)
+        passes()
+
+    monkeypatch.setattr(fleet.limiter._owner, "probe", probe)
+    for _ in range(40):
+        before = len(probes)
+        fleet.limiter.tend()
+        assert len(probes) - before <= 1
+        fleet.clock.advance(0.05)
+    assert 0 < len(probes) <= 8

@@ -39,7 +39,7 @@ class GatedOwner:
             raise OwnerUnavailable("the test left the gate closed")
         return [self._answer(ask) for ask in asks]
 
-    def ping(self) -> None:
+    def probe(self) -> None:
         """Always there."""
 
     def close(self) -> None:

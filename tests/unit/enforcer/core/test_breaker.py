@@ -43,15 +43,30 @@ def test_jitter_spreads_probes_over_half_to_all_of_the_wait() -> None:
     assert 50 * MS == breaker.probe_at_ns
 
 
-def test_success_closes_and_forgets_earlier_failures() -> None:
+def test_a_passed_probe_closes_and_remembers_earlier_failures() -> None:
+    """What a probe cannot see fails again at the first ask: the wait must go on growing, or requests pay each time."""
+    breaker = Breaker(base_ns=100 * MS, cap_ns=1_000 * MS)
+    waits = []
+    now = 0
+    for _ in range(5):
+        assert breaker.failed(now, 1.0)
+        waits.append((breaker.probe_at_ns - now) // MS)
+        now = breaker.probe_at_ns
+        assert breaker.take_probe(now)
+        assert breaker.proved()
+        assert _state(breaker) is BreakerState.CLOSED
+    assert [100, 200, 400, 800, 1_000] == waits
+
+
+def test_an_answered_ask_forgets_earlier_failures() -> None:
     """The next outage starts with the short wait again."""
     breaker = Breaker(base_ns=100 * MS, cap_ns=1_000 * MS)
-    assert not breaker.succeeded()
+    assert not breaker.proved()
     breaker.failed(0, 1.0)
     breaker.take_probe(100 * MS)
     breaker.failed(100 * MS, 1.0)
     breaker.take_probe(300 * MS)
-    assert breaker.succeeded()
-    assert _state(breaker) is BreakerState.CLOSED
+    assert breaker.proved()
+    breaker.answered()
     breaker.failed(1_000 * MS, 1.0)
     assert 1_100 * MS == breaker.probe_at_ns
