@@ -106,7 +106,7 @@ class Asker:
         try:
             self._owner.probe()
         except OwnerUnavailable as error:
-            self._lost(str(error))
+            self._lost(error.cause)
         except Exception as error:  # whatever is wrong with the owner, it cannot be asked
             log.exception("the owner's probe failed in an unexpected way", extra={"action": "asker_error"})
             self._lost(repr(error))
@@ -128,7 +128,7 @@ class Asker:
             try:
                 self._owner.ask(asks)
             except OwnerUnavailable as error:
-                cause = str(error)
+                cause = error.cause
             else:
                 if now_ns < deadline_ns:
                     continue
@@ -198,7 +198,7 @@ class Asker:
         try:
             answers = self._owner.ask(asks)
         except OwnerUnavailable as error:
-            self._lost(str(error))
+            self._lost(error.cause)
             return
         except Exception as error:  # whatever is wrong with the owner, it cannot be asked
             log.exception("the owner failed in an unexpected way", extra={"action": "asker_error"})

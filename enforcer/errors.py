@@ -67,4 +67,11 @@ class ConfigError(EnforcerError):
 
 
 class OwnerUnavailable(EnforcerError):
-    """The owner did not answer: away, slow, or refusing. Never reaches a caller of `check`."""
+    """The owner did not answer: away, slow, or refusing. Never reaches a caller of `check`.
+
+    `cause` is the message without the address, for whoever says that already.
+    """
+
+    def __init__(self, cause: str, *, where: str = "") -> None:
+        super().__init__(f"the owner {where}: {cause}" if where else cause)
+        self.cause = cause

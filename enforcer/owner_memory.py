@@ -62,9 +62,9 @@ class MemoryOwner:
     def probe(self) -> None:
         """See `Owner.probe`."""
         if self._closed:
-            raise OwnerUnavailable("the owner in memory is closed")
+            raise OwnerUnavailable("it is closed", where="in memory")
         if self.away is not None:
-            raise OwnerUnavailable(f"the owner in memory is away: {self.away}")
+            raise OwnerUnavailable(f"it is away: {self.away}", where="in memory")
 
     def close(self) -> None:
         """See `Owner.close`."""

@@ -164,9 +164,7 @@ class RedisOwner:
             yield
         except (RedisError, OSError, ValueError) as error:
             self.drop_connection()
-            raise OwnerUnavailable(
-                f"the owner at {self.address} did not answer: {type(error).__name__}: {error}"
-            ) from error
+            raise OwnerUnavailable(_cause(error), where=f"at {self.address}") from error
         except BaseException:
             self.drop_connection()
             raise
@@ -174,7 +172,7 @@ class RedisOwner:
     def _talk(self, commands: list[tuple[bytes, ...]], deadline: float) -> list[Any]:
         """Send all, read all; an error reply stands in its place. The connection is in step after it, or dropped."""
         if self._closed:
-            raise OwnerUnavailable(f"the owner at {self.address} is closed")
+            raise OwnerUnavailable("it is closed", where=f"at {self.address}")
         connection = self._connection
         if connection is None:
             connection = self._connection = cast("_Connection", self._pool.make_connection())
@@ -190,6 +188,15 @@ class RedisOwner:
             except ResponseError as refusal:
                 replies.append(refusal)
         return replies
+
+
+def _cause(error: Exception) -> str:
+    """What went wrong, without the address: the client repeats it in its own errors, so the system's are taken."""
+    said = "it refused" if isinstance(error, ResponseError) else "no answer"
+    below = error.__cause__ or error.__context__
+    if isinstance(error, RedisError) and isinstance(below, OSError):
+        error = below
+    return f"{said}: {type(error).__name__}: {error}"
 
 
 def _checked_address(url: str) -> str:

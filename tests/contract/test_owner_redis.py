@@ -173,8 +173,11 @@ def test_nobody_listening_is_unavailable_and_names_the_address_without_password(
     owner = RedisOwner(f"redis://robot:hunter2@127.0.0.1:{port}/0", timeout_s=1.0)
     with pytest.raises(OwnerUnavailable) as raised:
         owner.ask([_ask("any")])
+    assert 1 == str(raised.value).count(f"127.0.0.1:{port}")
     assert f"redis://127.0.0.1:{port}/0" in str(raised.value)
     assert "hunter2" not in str(raised.value)
+    assert f"{port}" not in raised.value.cause, "who knows the address says it beside the cause"
+    assert "Connection refused" in raised.value.cause
     assert owner.address == f"redis://127.0.0.1:{port}/0"
 
 

@@ -48,7 +48,10 @@ def _other_keys_only(client: redis.Redis) -> Callable[[], object]:
     ids=["replica", "full memory", "no permission", "no permission for the keys"],
 )
 def test_an_owner_that_refuses_the_script_is_away_once(
-    fresh_valkey: Valkey, refuse: Callable[[redis.Redis], Callable[[], object]], said: str
+    fresh_valkey: Valkey,
+    refuse: Callable[[redis.Redis], Callable[[], object]],
+    said: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It used to be found at each probe and lost at the next request, which paid for it; the log filled with both."""
     client = redis.Redis.from_url(fresh_valkey.url)
@@ -77,4 +80,7 @@ def test_an_owner_that_refuses_the_script_is_away_once(
     limiter.close()
     client.close()
     assert [True, False] == [change.entered for change in sink.changes]
+    lost, found = (record.getMessage() for record in caplog.records if record.levelname == "WARNING")
+    assert [1, 1] == [line.count(fresh_valkey.address) for line in (lost, found)]
+    assert said in lost
     assert list(range(len(sink.verdicts))) == sorted(verdict.seq for verdict in sink.verdicts)
