@@ -22,7 +22,7 @@ import redis
 from benchmarks.report import Result, write
 from enforcer.owner import Owner
 from enforcer.owner_redis import RedisOwner
-from enforcer.types import Ask, Grant, Plan, SettleCause, Settlement
+from enforcer.types import Answer, Ask, AskFault, Grant, Plan, SettleCause, Settlement
 from tallygate.engines.valkey import start_valkey
 
 KS = (4, 30, 240)
@@ -49,7 +49,9 @@ class Fleet:
         """So many asks, pipelined."""
         for _ in range(calls // PIPELINED):
             asking = [self._next() for _ in range(PIPELINED)]
-            answers = self._owner.ask([self._build(caller, copy, waiting=1, want=STOCK) for caller, copy in asking])
+            answers = _answers(
+                self._owner.ask([self._build(caller, copy, waiting=1, want=STOCK) for caller, copy in asking])
+            )
             for (caller, copy), answer in zip(asking, answers, strict=True):
                 if answer.grant is None:
                     raise CountsDiffer(f"copy {copy} was refused, although the bucket of caller {caller} is full")
@@ -64,7 +66,7 @@ class Fleet:
         for caller, copy in list(self._held):
             self._owner.ask([self._build(caller, copy, waiting=0, want=0)])
         for caller in range(CALLERS):
-            level = self._owner.ask([self._build(caller, self._k, waiting=0, want=0)])[0].tokens
+            level = _answers(self._owner.ask([self._build(caller, self._k, waiting=0, want=0)]))[0].tokens
             expected = PLAN.burst - self._spent[caller]
             if abs(level - expected) > 0.5:
                 raise CountsDiffer(f"bucket of caller {caller} at k = {self._k} holds {level}, expected {expected}")
@@ -108,6 +110,13 @@ class TokenBucket:
                 self._turn += 1
                 pipeline.evalsha(self._digest, 1, f"yardstick-{self._turn % CALLERS}", 1_000_000, 2_000_000, 1)
             pipeline.execute()
+
+
+def _answers(outcomes: Sequence[Answer | AskFault]) -> list[Answer]:
+    faults = [outcome.cause for outcome in outcomes if isinstance(outcome, AskFault)]
+    if faults:
+        raise CountsDiffer(f"the owner could not read a bucket: {faults[0]}")
+    return [outcome for outcome in outcomes if isinstance(outcome, Answer)]
 
 
 def server_us_per_call(client: redis.Redis, target: Fleet | TokenBucket, calls: int) -> float:

@@ -20,7 +20,7 @@ from enforcer.owner import Owner
 from enforcer.settings import LimiterSettings
 from enforcer.sink import DegradeChanged, GrantIssued, GrantSettled, Sink
 from enforcer.tending import Tending
-from enforcer.types import Answer, Ask, SettleCause, Settlement
+from enforcer.types import Answer, Ask, AskFault, SettleCause, Settlement
 from enforcer.waiting import Lines, deliver
 
 log = logging.getLogger("enforcer")
@@ -88,10 +88,10 @@ class Asker:
         """One round: probe if that is due, then ask for all that is pending, or due to be settled."""
         with self._round:
             now_ns = self._clock.monotonic_ns()
-            if self._breaker.take_probe(now_ns):
+            if probed := self._breaker.take_probe(now_ns):
                 self.probe()
             with self.lock:
-                batch = self._drain(first)
+                batch = self._drain(first, now_ns)
                 if self.alone:
                     return
                 self.tending.forget_old(now_ns, self._lines.accounts)
@@ -99,20 +99,25 @@ class Asker:
                 asks = [self._compose(account, now_ns, ahead=True) for account in batch]
                 asks += [self._compose(account, now_ns, ahead=False) for account in idle]
             if asks:
-                self._exchange([*batch, *idle], asks)
+                self._exchange([*batch, *idle], asks, probed=probed)
 
     def probe(self) -> None:
         """See whether the owner would answer an ask, without making a request wait for it."""
+        cause = self._why_away()
+        if cause is not None:
+            self._lost(cause)
+        elif self._breaker.proved():
+            self._found()
+
+    def _why_away(self) -> str | None:
         try:
             self._owner.probe()
         except OwnerUnavailable as error:
-            self._lost(error.cause)
+            return error.cause
         except Exception as error:  # whatever is wrong with the owner, it cannot be asked
             log.exception("the owner's probe failed in an unexpected way", extra={"action": "asker_error"})
-            self._lost(repr(error))
-        else:
-            if self._breaker.proved():
-                self._found()
+            return repr(error)
+        return None
 
     def settle_all(self, accounts: Sequence[Account], deadline_ns: int) -> None:
         """State all totals as final; what the owner does not hear, it credits back when it expires."""
@@ -126,15 +131,17 @@ class Asker:
             chunk = owing[start : start + _BATCH]
             asks = [self._compose(account, now_ns, ahead=False) for account in chunk]
             try:
-                self._owner.ask(asks)
+                outcomes = self._owner.ask(asks)
             except OwnerUnavailable as error:
                 cause = error.cause
             else:
+                for account, outcome in zip(chunk, outcomes, strict=True):
+                    if isinstance(outcome, AskFault):
+                        _warn_unsettled(1, f"{_name(account)}: {outcome.cause}")
                 if now_ns < deadline_ns:
                     continue
                 cause = "no time left"
-            unheard = len(owing) - start
-            log.warning("last totals of %d callers not settled: %s", unheard, cause, extra={"action": "settle_failed"})
+            _warn_unsettled(len(owing) - start, cause)
             return
 
     def report_closed(self, account: Account) -> None:
@@ -164,14 +171,14 @@ class Asker:
             return min(_TICK_S, max(_SOON_S, (self._breaker.probe_at_ns - now_ns) / 1e9))
         return _SOON_S if self.tending.is_behind(now_ns) else _TICK_S
 
-    def _drain(self, first: Account | None) -> list[Account]:
+    def _drain(self, first: Account | None, now_ns: int) -> list[Account]:
         """Accounts that are pending; each may be queued again from now on."""
         batch: list[Account] = []
         account = first
         while True:
             if account is not None:
                 account.queued = False
-                if not account.evicted:
+                if not account.evicted and now_ns >= account.retry_at_ns:
                     batch.append(account)
             if len(batch) >= _BATCH:
                 return batch
@@ -193,10 +200,10 @@ class Asker:
         self.report_closed(account)
         return ask
 
-    def _exchange(self, batch: Sequence[Account], asks: Sequence[Ask]) -> None:
+    def _exchange(self, batch: Sequence[Account], asks: Sequence[Ask], *, probed: bool) -> None:
         sent_ns = self._clock.monotonic_ns()
         try:
-            answers = self._owner.ask(asks)
+            outcomes = self._owner.ask(asks)
         except OwnerUnavailable as error:
             self._lost(error.cause)
             return
@@ -204,32 +211,54 @@ class Asker:
             log.exception("the owner failed in an unexpected way", extra={"action": "asker_error"})
             self._lost(repr(error))
             return
-        if len(answers) != len(asks):
-            self._lost(f"{len(asks)} asks got {len(answers)} answers")
+        if len(outcomes) != len(asks):
+            self._lost(f"{len(asks)} asks got {len(outcomes)} answers")
             return
-        self._breaker.answered()
+        if any(isinstance(outcome, Answer) for outcome in outcomes):
+            self._breaker.answered()
+        elif not probed and (cause := self._why_away()) is not None:
+            # Where no bucket can be read it is not the buckets that are bad.
+            self._lost(cause)
+            return
         now_ns = self._clock.monotonic_ns()
         self._rtt_s += ((now_ns - sent_ns) / 1e9 - self._rtt_s) * _RTT_WEIGHT
         woken: list[Waiter] = []
         with self.lock:
-            ahead_on = self._rtt_s * 1e3 >= self._settings.ask_ahead_above_ms
-            for account, ask, answer in zip(batch, asks, answers, strict=True):
-                account.answered(ask, answer, sent_ns=sent_ns, now_ns=now_ns, ahead_on=ahead_on)
-                woken += self._lines.serve(account, now_ns)
-                if account in self._lines.accounts:
-                    self.enqueue(account)
-                if answer.grant is not None:
-                    self.tending.watch_idle(account, now_ns)
+            for account, ask, outcome in zip(batch, asks, outcomes, strict=True):
+                if isinstance(outcome, AskFault):
+                    woken += self._take_fault(account, outcome, now_ns)
+                else:
+                    woken += self._take_answer(account, ask, outcome, sent_ns=sent_ns, now_ns=now_ns)
         deliver(woken)
-        for account, answer in zip(batch, answers, strict=True):
-            self._report(account, answer)
+        for account, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, Answer):
+                self._report(account, outcome)
+
+    def _take_answer(self, account: Account, ask: Ask, answer: Answer, *, sent_ns: int, now_ns: int) -> list[Waiter]:
+        if account.mended():
+            log.warning("the owner answers for %s again", _name(account), extra={"action": "bucket_mended"})
+        ahead_on = self._rtt_s * 1e3 >= self._settings.ask_ahead_above_ms
+        account.answered(ask, answer, sent_ns=sent_ns, now_ns=now_ns, ahead_on=ahead_on)
+        woken = self._lines.serve(account, now_ns)
+        if account in self._lines.accounts:
+            self.enqueue(account)
+        if answer.grant is not None:
+            self.tending.watch_idle(account, now_ns)
+        return woken
+
+    def _take_fault(self, account: Account, fault: AskFault, now_ns: int) -> list[Waiter]:
+        """Decide about this caller alone for a while, and about all others as ever."""
+        if account.faulted(now_ns, self._settings.jitter()):
+            name, extra = _name(account), {"action": "bucket_faulted"}
+            log.warning("deciding about %s alone, the owner cannot read it: %s", name, fault.cause, extra=extra)
+        return self._lines.release(account)
 
     def _lost(self, cause: str) -> None:
         """Decide alone from now on; whoever waits need not wait longer."""
         opened = self._breaker.failed(self._clock.monotonic_ns(), self._settings.jitter())
         with self.lock:
             self.alone = True
-            released = self._lines.release()
+            released = self._lines.release_all()
         deliver(released)
         if opened:
             name = self._settings.owner_name
@@ -251,3 +280,11 @@ class Asker:
             total = Settlement(credit.grant_id, credit.spent, False, SettleCause.CREDITED)
             fact = GrantSettled(account.caller, account.limit, credit.member, total, answer.owner_now_us)
             self._sink.grant_settled(fact)
+
+
+def _name(account: Account) -> str:
+    return f"the bucket of caller {account.caller!r}, limit {account.limit!r}"
+
+
+def _warn_unsettled(callers: int, cause: str) -> None:
+    log.warning("last totals of %d callers not settled: %s", callers, cause, extra={"action": "settle_failed"})

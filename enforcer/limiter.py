@@ -233,7 +233,7 @@ class Limiter(Decisions):
                 return self.admit(lane, cost=cost, left=left, now_ns=now_ns, source=Source.LOCAL)
             if now_ns < account.refused_until_ns(cost):
                 return self.refuse(lane, cost=cost, now_ns=now_ns, source=Source.LOCAL)
-            if asker.alone:
+            if asker.alone or now_ns < account.retry_at_ns:
                 return self._decide_alone(lane, cost, now_ns)
             waiter = Waiter(lane, cost, loop)
             asker.line_up(waiter)
@@ -272,7 +272,7 @@ class Limiter(Decisions):
             self._queue_ahead(lane.account)
 
     def _queue_ahead(self, account: Account) -> None:
-        if account.upcoming is None and not self._asker.alone and not account.evicted:
+        if account.upcoming is None and not (self._asker.alone or account.evicted or account.retry_at_ns):
             account.current.low = 0
             self._asker.enqueue(account)
 

@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from enforcer.types import Answer, Ask
+from enforcer.types import Answer, Ask, AskFault
 
 
 class Owner(Protocol):
     """Grants, settles and counts k. Called from one thread: the asker's."""
 
-    def ask(self, asks: Sequence[Ask]) -> list[Answer]:
-        """Settle and grant for many buckets in one round trip; the answers stand in the order of the asks.
+    def ask(self, asks: Sequence[Ask]) -> Sequence[Answer | AskFault]:
+        """Settle and grant for many buckets in one round trip; the outcomes stand in the order of the asks.
 
-        An ask with neither `waiting` nor `want` only settles.
+        An ask with neither `waiting` nor `want` only settles. An `AskFault` stands for a bucket that could not be
+        read; that ask took nothing, and the others are answered all the same.
 
         Raises:
-            OwnerUnavailable: no answer within the timeout. Any of the asks may or may not have taken effect; a later
-                ask with a higher `ask_no` puts that right.
+            OwnerUnavailable: no answer within the timeout, or the owner refuses to decide at all. Any of the asks may
+                or may not have taken effect; a later ask with a higher `ask_no` puts that right.
         """
         ...
 

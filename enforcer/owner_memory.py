@@ -13,7 +13,7 @@ from enforcer.core.bucket import answer
 from enforcer.core.dials import DEFAULT_DIALS, Dials
 from enforcer.core.state import Bucket
 from enforcer.errors import OwnerUnavailable
-from enforcer.types import Answer, Ask
+from enforcer.types import Answer, Ask, AskFault
 
 #: Asks between two looks for buckets that would be full by now.
 _SWEEP_EVERY = 4096
@@ -24,6 +24,7 @@ class MemoryOwner:
 
     Attributes:
         away: None, or why every call raises `OwnerUnavailable`: an outage for tests and demonstrations.
+        spoiled: buckets, by (caller, limit), that cannot be read, and why: a fault of one bucket, for the same.
     """
 
     def __init__(self, *, now_us: Callable[[], int], dials: Dials = DEFAULT_DIALS) -> None:
@@ -34,6 +35,7 @@ class MemoryOwner:
             dials: how to lend.
         """
         self.away: str | None = None
+        self.spoiled: dict[tuple[str, str], str] = {}
         self._now_us = now_us
         self._dials = dials
         self._buckets: dict[tuple[str, str], Bucket] = {}
@@ -46,7 +48,7 @@ class MemoryOwner:
         """Where it is, for events and messages."""
         return "memory"
 
-    def ask(self, asks: Sequence[Ask]) -> list[Answer]:
+    def ask(self, asks: Sequence[Ask]) -> list[Answer | AskFault]:
         """See `Owner.ask`.
 
         Raises:
@@ -79,12 +81,14 @@ class MemoryOwner:
         """The state of one bucket, for tests and pages; None if it is not known. Must not be changed."""
         return self._buckets.get((caller, limit))
 
-    def _answer(self, ask: Ask) -> Answer:
+    def _answer(self, ask: Ask) -> Answer | AskFault:
+        where = (ask.caller, ask.limit)
+        if where in self.spoiled:
+            return AskFault(self.spoiled[where])
         now_us = self._now_us()
         self._asked += 1
         if self._asked % _SWEEP_EVERY == 0:
             self._sweep(now_us)
-        where = (ask.caller, ask.limit)
         known = self._buckets.get(where)
         if known is not None and now_us >= known.forget_at_us:
             known = None

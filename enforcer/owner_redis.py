@@ -6,6 +6,7 @@ connection that timed out is dropped. Its messages name the server without crede
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from enforcer.errors import ConfigError, OwnerUnavailable
 from enforcer.keys import bucket_key
 from enforcer.lua import grant_script
 from enforcer.lua.frames import pack_ask, pack_terms, unpack_answer
-from enforcer.types import Answer, Ask, Plan
+from enforcer.types import Answer, Ask, AskFault, Plan
 
 _SCHEMES = ("redis", "rediss", "unix")
 _FORMS = "redis://[user:password@]host[:port][/db], rediss://… for TLS, or unix:///path/to/socket"
@@ -33,8 +34,14 @@ _FORMS = "redis://[user:password@]host[:port][/db], rediss://… for TLS, or uni
 #: What may follow the ``?``: files and rules of TLS, and the database of a socket.
 _OPTIONS = ("ssl_", "db")
 
-#: Settles nothing and asks for nothing. No caller has an empty name, so it is nobody's bucket.
-_PROBE = Ask("", "probe", Plan("probe", 1.0, 1), "probe/0", 1, (), 0, 0, 0.0, 0, 0.0)
+#: Of the probe's buckets, which are those of a caller with an empty name: no request can have that.
+_PROBE_PLAN = Plan("probe", 1.0, 1)
+
+#: What a server says of itself, also from within a script. Anything else that a script meets is in its bucket.
+_OF_THE_SERVER = re.compile(
+    r"\b(BUSY|CLUSTERDOWN|LOADING|MASTERDOWN|MISCONF|NOAUTH|NOPERM|NOREPLICAS|OOM|READONLY|TRYAGAIN)\b"
+)
+_IN_A_SCRIPT = ("user_script", "Error running script")
 
 
 class _Connection(Protocol):
@@ -86,14 +93,15 @@ class RedisOwner:
         self._digest = sha1(self._script, usedforsecurity=False).hexdigest().encode("ascii")
         self._monotonic = monotonic
         self._closed = False
+        self._probe_bucket = 0
         self._pool = _pool(url, self.address, timeout_s)
         self._connection: _Connection | None = None
 
-    def ask(self, asks: Sequence[Ask]) -> list[Answer]:
+    def ask(self, asks: Sequence[Ask]) -> list[Answer | AskFault]:
         """See `Owner.ask`.
 
         Raises:
-            OwnerUnavailable: no complete answer in time, or the server refused.
+            OwnerUnavailable: no complete answer in time, or the server refused to run the script.
             InvalidField: an ask is malformed; nothing was sent.
         """
         for ask in asks:
@@ -101,16 +109,20 @@ class RedisOwner:
         if not asks:
             return []
         with self._guarded():
-            return [unpack_answer(reply) for reply in self._evaluate([self._command(ask) for ask in asks])]
+            return [_outcome(reply) for reply in self._evaluate([self._command(ask) for ask in asks])]
 
     def probe(self) -> None:
         """See `Owner.probe`.
 
         A server can answer PING and refuse the script, as a replica, for want of memory or of a permission: so this
-        runs it.
+        runs it. A bucket of the probe's that is spoiled is passed by at the next probe.
         """
+        ask = Ask("", f"probe-{self._probe_bucket}", _PROBE_PLAN, "probe/0", 1, (), 0, 0, 0.0, 0, 0.0)
         with self._guarded():
-            unpack_answer(self._evaluate([self._command(_PROBE)])[0])
+            outcome = _outcome(self._evaluate([self._command(ask)])[0])
+            if isinstance(outcome, AskFault):
+                self._probe_bucket += 1
+                raise ResponseError(outcome.cause)
 
     def close(self) -> None:
         """See `Owner.close`."""
@@ -134,8 +146,15 @@ class RedisOwner:
             pack_ask(ask),
         )
 
-    def _evaluate(self, commands: list[tuple[bytes, ...]]) -> list[bytes]:
-        """Run the script for each; load it where the server does not know it. Those had no effect: sent again."""
+    def _evaluate(self, commands: list[tuple[bytes, ...]]) -> list[Any]:
+        """Run the script for each; load it where the server does not know it. Those had no effect: sent again.
+
+        Returns:
+            For each what the script replied, or the error that it met in its bucket.
+
+        Raises:
+            RedisError: the server refuses, so that no ask would be answered.
+        """
         deadline = self._monotonic() + self._timeout_s
         replies = self._talk(commands, deadline)
         missing = [place for place, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
@@ -147,10 +166,8 @@ class RedisOwner:
             for place, reply in zip(missing, rest, strict=True):
                 replies[place] = reply
         for reply in replies:
-            if isinstance(reply, ResponseError):
+            if isinstance(reply, ResponseError) and not _is_of_the_bucket(reply):
                 raise reply
-            if not isinstance(reply, bytes):
-                raise ResponseError(f"the script answered {type(reply).__name__}, not bytes")
         return replies
 
     @contextmanager
@@ -188,6 +205,24 @@ class RedisOwner:
             except ResponseError as refusal:
                 replies.append(refusal)
         return replies
+
+
+def _is_of_the_bucket(error: ResponseError) -> bool:
+    """Whether the script ran and met something in its bucket, rather than the server refusing to run it."""
+    said = str(error)
+    # The client has classes for what servers say of themselves; older servers say it within the script's message.
+    if type(error) is not ResponseError or _OF_THE_SERVER.search(said):
+        return False
+    return said.startswith("WRONGTYPE") or any(words in said for words in _IN_A_SCRIPT)
+
+
+def _outcome(reply: object) -> Answer | AskFault:
+    if isinstance(reply, bytes):
+        try:
+            return unpack_answer(reply)
+        except ValueError as error:
+            return AskFault(str(error))
+    return AskFault(str(reply) if isinstance(reply, ResponseError) else f"a reply of type {type(reply).__name__}")
 
 
 def _cause(error: Exception) -> str:

@@ -48,7 +48,7 @@ class Tending:
                 break
             _, account, mark = self._idle.popleft()
             spent = account.spent
-            if account not in busy and spent == mark:
+            if account not in busy and spent == mark and now_ns >= account.retry_at_ns:
                 account.close_all(SettleCause.IDLE, now_ns)
                 if not account.finals:
                     account.watched = False

@@ -223,6 +223,15 @@ class Credit(msgspec.Struct, frozen=True):
     spent: int
 
 
+class AskFault(msgspec.Struct, frozen=True):
+    """The owner is there, but cannot answer for this one bucket: what is kept under its key is not a bucket.
+
+    `cause` is for people; it holds no credential.
+    """
+
+    cause: str
+
+
 class Answer(msgspec.Struct, frozen=True):
     """What the owner says to an `Ask`.
 

@@ -70,13 +70,16 @@ class Lines:
             self._lines[account] = staying
         return decided
 
-    def release(self) -> list[Waiter]:
-        """Nobody waits any more; returns whom to wake, each to be decided by its own copy."""
-        released = [waiter for line in self._lines.values() for waiter in line]
+    def release(self, account: Account) -> list[Waiter]:
+        """Nobody waits for this account any more; returns whom to wake, each to be decided by its own copy."""
+        released = self._lines.pop(account, [])
         for waiter in released:
             waiter.gone = True
-        self._lines.clear()
         return released
+
+    def release_all(self) -> list[Waiter]:
+        """Nobody waits any more."""
+        return [waiter for account in list(self._lines) for waiter in self.release(account)]
 
 
 def deliver(woken: Iterable[Waiter]) -> None:

@@ -11,16 +11,17 @@ from collections.abc import Sequence
 
 from enforcer.core.degrade import Fallback, LocalBucket
 from enforcer.core.lease import Lease
+from enforcer.core.pace import Pace
 from enforcer.types import MAX_RETRY_MS, Answer, Ask, Grant, SettleCause, Settlement, Standing, Terms
 
 #: Stock covers this much of the copy's own rate (rule 4 of the sizing).
 _STOCK_S = 2.0
-#: How fast the copy's own rate forgets.
-_RATE_TAU_S = 1.0
 #: Longest time for which a copy refuses a large cost by itself: tokens may come home from other copies meanwhile.
 _ALONE_NS = 1_000_000_000
 #: Largest number of waiting tokens that an ask can carry; more than any bucket holds.
 _MOST_WAITING = (1 << 32) - 1
+#: Waits before a bucket that could not be read is asked for again: the first, and the longest.
+_FIRST_FAULT_NS, _LONGEST_FAULT_NS = 100_000_000, 10_000_000_000
 #: Part of a grant that is left when the next one is asked for.
 _LOW_WATER_DIVISOR = 4
 
@@ -40,12 +41,13 @@ class Account:
         standing: the caller and its terms, as its verdicts name them.
         k, tokens: copies counted and tokens left at the owner, by its last answer; 0 and the burst before the first.
         touched_ns: when the copy last looked at it off the fast path.
+        retry_at_ns: before then the owner is not asked, for it could not answer for this bucket; 0 if it could.
     """
 
     __slots__ = (
-        "_as_of_ns", "_asked_ns", "_offered_reported", "_open", "_previous_size", "_refused", "_spent_closed",
-        "_spent_rated", "_weighted_s", "_weighted_spent", "caller", "current", "evicted", "finals", "k", "limit",
-        "local", "plan", "queued", "scopes", "standing", "tokens", "touched_ns", "unreported", "upcoming", "watched",
+        "_as_of_ns", "_faults", "_offered_reported", "_open", "_pace", "_previous_size", "_refused", "_spent_closed",
+        "caller", "current", "evicted", "finals", "k", "limit", "local", "plan", "queued", "retry_at_ns", "scopes",
+        "standing", "tokens", "touched_ns", "unreported", "upcoming", "watched",
     )  # fmt: skip
 
     def __init__(self, caller: str, terms: Terms, *, now_ns: int) -> None:
@@ -65,16 +67,15 @@ class Account:
         self.k = 0
         self.tokens = float(terms.plan.burst)
         self.touched_ns = now_ns
+        self.retry_at_ns = 0
+        self._faults = 0
         self._open: list[Lease] = []
         self._spent_closed = 0
-        self._spent_rated = 0
         self._refused = 0
         self._offered_reported = 0
         self._previous_size = 0
-        self._asked_ns = 0
         self._as_of_ns = 0
-        self._weighted_spent = 0.0
-        self._weighted_s = 0.0
+        self._pace = Pace()
 
     @property
     def spent(self) -> int:
@@ -101,7 +102,7 @@ class Account:
     @property
     def rate_per_s(self) -> float:
         """The copy's own smoothed spending for this caller."""
-        return self._weighted_spent / self._weighted_s if self._weighted_s > 0 else 0.0
+        return self._pace.rate_per_s
 
     def spend(self, cost: int, now_ns: int) -> int:
         """Spend from `current`, or else from `upcoming`, which then becomes `current`.
@@ -159,7 +160,7 @@ class Account:
                 # What is too little for the first in line goes home, so that it comes back as part of one grant.
                 self._close(lease, SettleCause.ASK)
         open_totals = [Settlement(_id(lease), lease.spent, False, SettleCause.ASK) for lease in self._open]
-        self._observe_rate(now_ns)
+        self._pace.observe(self.spent, now_ns)
         return Ask(
             caller=self.caller,
             limit=self.limit,
@@ -197,6 +198,28 @@ class Account:
         if answer.refused_for_ms > 0:
             newest.refused_until_ns = now_ns + min(answer.refused_for_ms, MAX_RETRY_MS) * 1_000_000
             newest.low = 0
+
+    def faulted(self, now_ns: int, jitter: float) -> bool:
+        """The owner could not answer for this bucket: leave it alone for a while, longer each time.
+
+        Args:
+            now_ns: the copy's monotonic clock, after the fault.
+            jitter: uniform in [0, 1); spreads the next asks of many copies.
+
+        Returns:
+            Whether it could answer the time before.
+        """
+        wait_ns = min(_LONGEST_FAULT_NS, _FIRST_FAULT_NS << min(self._faults, 20))
+        self._faults += 1
+        self.retry_at_ns = now_ns + int(wait_ns * (0.5 + 0.5 * jitter))
+        return self._faults == 1
+
+    def mended(self) -> bool:
+        """The owner answered for this bucket. Returns whether it could not, the time before."""
+        was_faulted = self._faults > 0
+        self._faults = 0
+        self.retry_at_ns = 0
+        return was_faulted
 
     def close_all(self, cause: SettleCause, now_ns: int) -> None:
         """Stop spending; every total becomes final."""
@@ -245,16 +268,6 @@ class Account:
         self.unreported.append(total)
         if lease is self.upcoming:
             self.upcoming = None
-
-    def _observe_rate(self, now_ns: int) -> None:
-        spent = self.spent
-        if self._asked_ns:
-            elapsed_s = max(now_ns - self._asked_ns, 1_000) / 1e9
-            keep = math.exp(-elapsed_s / _RATE_TAU_S)
-            self._weighted_spent = self._weighted_spent * keep + (spent - self._spent_rated)
-            self._weighted_s = self._weighted_s * keep + elapsed_s
-        self._spent_rated = spent
-        self._asked_ns = now_ns
 
     def _want(self) -> int:
         if self._previous_size == 0:

@@ -5,11 +5,13 @@ Packed, because a double then arrives as it was sent, and because the script rea
 
 from __future__ import annotations
 
+import math
 import struct
 from functools import lru_cache
 
 import msgspec
 
+from enforcer.core.asks import MOST_COUNT, MOST_TOKENS
 from enforcer.core.dials import Dials
 from enforcer.types import Answer, Ask, Credit, Grant, Plan
 
@@ -38,11 +40,16 @@ def unpack_answer(reply: bytes) -> Answer:
     """Read the script's reply.
 
     Raises:
-        ValueError: it has another form: not a reply of this script.
+        ValueError: it has another form, or numbers that no bucket can give: its bucket is spoiled.
     """
     if len(reply) < _REPLY.size:
         raise ValueError(f"reply is {len(reply)} bytes; the script sends at least {_REPLY.size}")
     grant_id, size, k, issued, expires, tokens, refused_ms, now, count = _REPLY.unpack_from(reply)
+    counts = (grant_id, k, issued, expires, now, count)
+    if not (all(0 <= number <= MOST_COUNT for number in counts) and 0 <= size <= MOST_TOKENS and k <= MOST_TOKENS):
+        raise ValueError(f"reply has a count that is none: {[*counts, size]}")
+    if not (math.isfinite(tokens) and 0 <= refused_ms < math.inf):
+        raise ValueError(f"reply says {tokens} tokens, refused for {refused_ms} ms")
     grant = Grant(int(grant_id), int(size), int(k), int(issued), int(expires)) if grant_id else None
     credited = _unpack_credits(reply, int(count)) if count else ()
     return Answer(grant, int(k), tokens, int(refused_ms), int(now), credited)

@@ -14,7 +14,7 @@ from enforcer.lua import grant_script
 from enforcer.owner import Owner
 from enforcer.owner_memory import MemoryOwner
 from enforcer.owner_redis import RedisOwner
-from enforcer.types import Answer, Ask, Plan, SettleCause, Settlement
+from enforcer.types import Answer, Ask, AskFault, Plan, SettleCause, Settlement
 
 #: A day in 2026, unix microseconds: numbers as large as real ones.
 START_US = 1_780_000_000_000_000
@@ -48,6 +48,10 @@ class Desk:
         """Forget all buckets of this test's caller, as a restarted server does."""
         raise NotImplementedError
 
+    def spoil(self) -> None:
+        """Break this test's bucket until `lose_state`, as someone who writes under its key would."""
+        raise NotImplementedError
+
     def refusing(self) -> Owner:
         """Another handle on the same owner, which lets it answer but not ask."""
         raise NotImplementedError
@@ -69,23 +73,20 @@ class Desk:
         """One ask of one copy; `ask_no` rises by itself."""
         next_no = self._ask_nos.get(member, 0) + 1 if ask_no is None else ask_no
         self._ask_nos[member] = max(self._ask_nos.get(member, 0), next_no)
-        return self.owner.ask(
-            [
-                Ask(
-                    caller=self.caller,
-                    limit=limit,
-                    plan=plan,
-                    member=member,
-                    ask_no=next_no,
-                    settlements=tuple(settlements),
-                    waiting=waiting,
-                    want=want,
-                    rate_per_s=rate_per_s,
-                    offered=waiting if offered is None else offered,
-                    jitter=jitter,
-                )
-            ]
-        )[0]
+        asked = Ask(
+            caller=self.caller,
+            limit=limit,
+            plan=plan,
+            member=member,
+            ask_no=next_no,
+            settlements=tuple(settlements),
+            waiting=waiting,
+            want=want,
+            rate_per_s=rate_per_s,
+            offered=waiting if offered is None else offered,
+            jitter=jitter,
+        )
+        return answers(self.owner.ask([asked]))[0]
 
     def drain(self, tokens: int, *, plan: Plan, member: str = "gw-1/1") -> int:
         """Ask for tokens, spend what was given, and state it; how many that was."""
@@ -109,6 +110,10 @@ class MemoryDesk(Desk):
 
     def lose_state(self) -> None:
         self._memory.lose_state()
+        self._memory.spoiled.clear()
+
+    def spoil(self) -> None:
+        self._memory.spoiled[self.caller, "rate"] = "tested"
 
     def refusing(self) -> Owner:
         refusing = MemoryOwner(now_us=lambda: self.now_us)
@@ -135,6 +140,9 @@ class RedisDesk(Desk):
     def lose_state(self) -> None:
         self.client.delete(bucket_key(self.caller, "rate"))
 
+    def spoil(self) -> None:
+        self.client.set(bucket_key(self.caller, "rate"), "not ours", px=60_000)
+
     def refusing(self) -> Owner:
         user = f"test-{uuid.uuid4().hex}"
         self.client.acl_setuser(
@@ -153,6 +161,12 @@ class RedisDesk(Desk):
         self.lose_state()
         self.client.close()
         self.owner.close()
+
+
+def answers(outcomes: Sequence[Answer | AskFault]) -> list[Answer]:
+    """All of them; fails if the owner could not answer one."""
+    assert [] == [outcome for outcome in outcomes if isinstance(outcome, AskFault)]
+    return [outcome for outcome in outcomes if isinstance(outcome, Answer)]
 
 
 def script_with_clock(clock_key: str) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from enforcer.errors import InvalidField, OwnerUnavailable
-from enforcer.types import Ask, Plan
-from tests.contract.desk import Desk, total
+from enforcer.types import Ask, AskFault, Plan
+from tests.contract.desk import Desk, answers, total
 from tests.contract.owner import EXACT, EXPIRED_S, STANDARD, STILL
 
 
@@ -110,7 +110,7 @@ class OwnerFaults:
 
         def ask(limit: str, waiting: int, ask_no: int) -> float:
             asked = Ask(f"{desk.caller}{caller}", limit, STILL, "gw-1/1", ask_no, (), waiting, 0, 0.0, 0, 0.0)
-            return desk.owner.ask([asked])[0].tokens
+            return answers(desk.owner.ask([asked]))[0].tokens
 
         assert ask("rate", 30, 1) == EXACT(170)
         assert ask("other", 0, 1) == EXACT(200)
@@ -118,9 +118,25 @@ class OwnerFaults:
     def test_answers_stand_in_the_order_of_the_asks(self, desk: Desk) -> None:
         """One round trip serves many callers; an answer to the wrong one would be another's tokens."""
         asks = [Ask(f"{desk.caller}-{n}", "rate", STILL, "gw-1/1", 1, (), n, 0, 0.0, n, 0.0) for n in range(1, 120)]
-        answers = desk.owner.ask(asks)
-        assert [a.grant.size if a.grant else 0 for a in answers] == list(range(1, 120))
+        answered = answers(desk.owner.ask(asks))
+        assert [a.grant.size if a.grant else 0 for a in answered] == list(range(1, 120))
         assert desk.owner.ask([]) == []
+
+    # -- one bad bucket -----------------------------------------------------------------------------------------
+
+    def test_spoiled_bucket_faults_its_own_ask_alone(self, desk: Desk) -> None:
+        """One caller's broken state must not cost the others of the round trip their answers, then or ever after."""
+        asks = [Ask(f"{desk.caller}-{n}", "rate", STILL, "gw-1/1", 1, (), n, 0, 0.0, n, 0.0) for n in range(1, 6)]
+        asks[2] = self.any_ask(desk)
+        desk.spoil()
+        for _ in range(2):
+            outcomes = desk.owner.ask(asks)
+            assert [isinstance(outcome, AskFault) for outcome in outcomes] == [False, False, True, False, False]
+            assert isinstance(outcomes[2], AskFault)
+            assert outcomes[2].cause
+        desk.owner.probe()
+        desk.lose_state()
+        assert desk.ask(plan=STILL, waiting=1).grant is not None
 
     # -- the probe ----------------------------------------------------------------------------------------------
 

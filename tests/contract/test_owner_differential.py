@@ -13,7 +13,7 @@ from enforcer.core.dials import DEFAULT_DIALS, Dials
 from enforcer.core.state import Bucket
 from enforcer.owner_redis import RedisOwner
 from enforcer.types import Ask, Grant, Plan, SettleCause, Settlement
-from tests.contract.desk import RedisDesk
+from tests.contract.desk import RedisDesk, answers
 
 PLANS = (
     Plan("standard", 100.0, 200),
@@ -114,7 +114,7 @@ def test_script_and_specification_answer_alike(desk: RedisDesk, valkey_url: str,
         ask = copies.ask()
         check_ask(ask)
         bucket, specified = answer(bucket, ask, desk.now_us, dials)
-        computed = owner.ask([ask])[0]
+        computed = answers(owner.ask([ask]))[0]
         assert specified == computed, f"step {step}: {ask}"
         copies.take(ask.member, computed.grant)
     owner.close()

@@ -15,8 +15,9 @@ from enforcer.core.dials import DEFAULT_DIALS
 from enforcer.errors import ConfigError, OwnerUnavailable
 from enforcer.keys import bucket_key
 from enforcer.owner_redis import RedisOwner
-from enforcer.types import Ask, Plan
-from tests.contract.desk import Desk, RedisDesk
+from enforcer.types import Answer, Ask, AskFault, Plan
+from tallygate.engines.valkey import Valkey
+from tests.contract.desk import Desk, RedisDesk, answers
 from tests.contract.owner import OwnerContract
 from tests.contract.owner_faults import OwnerFaults
 
@@ -56,7 +57,7 @@ def _ask(caller: str, *, ask_no: int = 1, waiting: int = 1, plan: Plan = PLAN) -
 def test_owner_keeps_the_servers_time(owner: RedisOwner, client: redis.Redis, request: pytest.FixtureRequest) -> None:
     """The server's clock is the only one that refills."""
     before_s, before_us = client.time()
-    answer = owner.ask([_ask(request.node.name)])[0]
+    answer = answers(owner.ask([_ask(request.node.name)]))[0]
     after_s, after_us = client.time()
     assert before_s * 1_000_000 + before_us <= answer.owner_now_us <= after_s * 1_000_000 + after_us
     assert answer.grant is not None
@@ -67,8 +68,8 @@ def test_script_is_loaded_again_after_the_server_forgot_it(owner: RedisOwner, cl
     """A restarted or failed-over server does not know it; no ask may be lost or doubled by that."""
     for ask_no in range(1, 4):
         client.script_flush()
-        answers = owner.ask([_ask(f"flush-{n}", ask_no=ask_no, waiting=2) for n in range(10)])
-        assert all(answer.grant is not None and answer.grant.size == 2 for answer in answers)
+        answered = answers(owner.ask([_ask(f"flush-{n}", ask_no=ask_no, waiting=2) for n in range(10)]))
+        assert all(answer.grant is not None and answer.grant.size == 2 for answer in answered)
 
 
 def test_key_outlives_grants_and_goes_when_the_bucket_is_full(owner: RedisOwner, client: redis.Redis) -> None:
@@ -93,14 +94,65 @@ def test_bucket_is_one_key_of_a_few_hundred_bytes(owner: RedisOwner, client: red
     assert used < 600
 
 
-def test_failing_bucket_is_unavailable_not_a_crash(owner: RedisOwner, client: redis.Redis) -> None:
-    """Whatever the server answers, the enforcer only ever sees one kind of failure, and works again after it."""
-    key = bucket_key("wrong-type", "rate")
+def _state(last_grant_id: float = 0.0) -> bytes:
+    """The field 'bucket' of a hash, long out of date."""
+    return struct.pack("<13d", *[0.0] * 10, last_grant_id, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        None,
+        {"bucket": b"short"},
+        {"bucket": _state(1e300)},
+        {"bucket": _state(), "gw-1/1": b"short"},
+        {"bucket": _state(), "gw-1/1": struct.pack("<ddBB", 1.0, 1.0, 200, 0)},
+        {"bucket": _state(), "gw-2/1": b"short"},
+    ],
+    ids=["wrong type", "short", "id", "member", "grants", "other member"],
+)
+def test_bad_bucket_is_a_fault_of_its_ask_and_never_an_answer_that_means_nothing(
+    owner: RedisOwner, client: redis.Redis, mapping: dict[str, bytes] | None
+) -> None:
+    """Whatever stands under one caller's key, the others of its round trip are answered, and so is the next ask."""
+    key = bucket_key("bad", "rate")
+    client.delete(key)
+    if mapping is None:
+        client.set(key, "not ours", px=60_000)
+    else:
+        for field, value in mapping.items():
+            client.hset(key, field, value)
+    for ask_no in (1, 2):
+        before, outcome, after = owner.ask([_ask("fine"), _ask("bad", ask_no=ask_no), _ask("fine-too")])
+        assert isinstance(before, Answer)
+        assert isinstance(outcome, AskFault)
+        assert isinstance(after, Answer)
+    client.delete(key)
+    assert answers(owner.ask([_ask("bad", ask_no=3)]))[0].grant is not None
+
+
+def test_server_that_refuses_is_no_fault_of_a_bucket(owner: RedisOwner, fresh_valkey: Valkey) -> None:
+    """Else every caller of a replica would be counted as a bucket gone bad, one by one."""
+    local = redis.Redis.from_url(fresh_valkey.url)
+    local.set(bucket_key("bad", "rate"), "not ours")
+    local.replicaof("127.0.0.1", "1")
+    refused = RedisOwner(fresh_valkey.url, timeout_s=5.0)
+    with pytest.raises(OwnerUnavailable, match="read only"):
+        refused.ask([_ask("bad"), _ask("fine")])
+    refused.close()
+    local.close()
+
+
+def test_probe_passes_by_a_spoiled_probe_bucket(valkey_url: str, client: redis.Redis) -> None:
+    """Else one bad key would keep a whole fleet from finding its owner again, for ever."""
+    prober = RedisOwner(valkey_url, timeout_s=5.0)
+    key = bucket_key("", "probe-0")
     client.set(key, "not ours", px=60_000)
     with pytest.raises(OwnerUnavailable, match="WRONGTYPE"):
-        owner.ask([_ask("fine"), _ask("wrong-type")])
+        prober.probe()
+    prober.probe()
     client.delete(key)
-    assert owner.ask([_ask("wrong-type")])[0].grant is not None
+    prober.close()
 
 
 def test_closed_owner_refuses(owner: RedisOwner) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.owner import CALLERS, CountsDiffer, Fleet
 from enforcer.owner_memory import MemoryOwner
-from enforcer.types import Answer, Ask
+from enforcer.types import Answer, Ask, AskFault
 
 START_US = 1_780_000_000_000_000
 
@@ -19,9 +19,9 @@ class ForgetfulOwner(MemoryOwner):
 
     asked = 0
 
-    def ask(self, asks: Sequence[Ask]) -> list[Answer]:
+    def ask(self, asks: Sequence[Ask]) -> list[Answer | AskFault]:
         """As the owner in memory, nearly."""
-        answers: list[Answer] = []
+        answers: list[Answer | AskFault] = []
         for ask in asks:
             self.asked += 1
             if self.asked % 100 == 0 and ask.settlements:
