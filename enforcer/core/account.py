@@ -120,9 +120,7 @@ class Account:
             upcoming = self.upcoming
             if upcoming is None:
                 return -1
-            self._close(lease, SettleCause.ASK if now_ns < lease.until_ns else SettleCause.EXPIRY)
-            self.upcoming = None
-            self._make_current(upcoming)
+            self._turn_to_upcoming(upcoming, SettleCause.ASK if now_ns < lease.until_ns else SettleCause.EXPIRY)
 
     def refuse(self, cost: int) -> None:
         """Count tokens that were asked for and not spent from a grant."""
@@ -169,7 +167,7 @@ class Account:
             ask_no=ask_no,
             settlements=(*self.finals, *open_totals),
             waiting=min(sum(waiting), _MOST_WAITING),
-            want=self._want() if waiting or ahead else 0,
+            want=self._want() if waiting or (ahead and self.upcoming is None) else 0,
             rate_per_s=self.rate_per_s,
             offered=self.offered - self._offered_reported,
             jitter=jitter,
@@ -236,6 +234,9 @@ class Account:
         lease.low = grant.size // _LOW_WATER_DIVISOR if ahead_on else 0
         self._open.append(lease)
         self._previous_size = grant.size
+        if self.upcoming is not None:
+            # Two can be reached, so the oldest goes home: its tokens would lie idle until it expires.
+            self._turn_to_upcoming(self.upcoming, SettleCause.ASK)
         if self.current in self._open and self.current.left > 0:
             self.upcoming = lease
             # While another grant stands ready, the fast path must come and fetch it instead of refusing.
@@ -243,6 +244,11 @@ class Account:
             return
         self._close(self.current, SettleCause.ASK)
         self._make_current(lease)
+
+    def _turn_to_upcoming(self, upcoming: Lease, cause: SettleCause) -> None:
+        self._close(self.current, cause)
+        self.upcoming = None
+        self._make_current(upcoming)
 
     def _make_current(self, lease: Lease) -> None:
         retired = self.current

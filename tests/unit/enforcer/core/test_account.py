@@ -129,6 +129,30 @@ def test_the_next_grant_is_spent_after_the_current_one() -> None:
     assert 2 == book.account.current.grant.grant_id
 
 
+def test_of_three_grants_the_oldest_goes_home_at_once() -> None:
+    """Slow round trips bring a third: what can no longer be reached would lie idle until it expires."""
+    book = Book()
+    book.grant(4)
+    book.account.spend(1, NOW)
+    book.answer(book.ask(), 6)
+    book.answer(book.ask(waiting=(1,)), 9)
+    assert [Settlement(1, 1, True, SettleCause.ASK)] == book.account.take_unreported()
+    assert 15 == book.account.held
+    assert [5 - n for n in range(6)] + [8 - n for n in range(9)] == [book.account.spend(1, NOW) for _ in range(15)]
+
+
+def test_a_copy_with_a_grant_in_reserve_asks_for_no_third() -> None:
+    """It was queued for a request that has been served since: stock on top of stock is missing elsewhere."""
+    book = Book()
+    book.grant(40)
+    for _ in range(10):
+        book.account.spend(1, NOW)
+    ahead = book.ask(now_ns=NOW + S // 100)
+    assert ahead.want > 0
+    book.answer(ahead, 6)
+    assert 0 == book.ask(now_ns=NOW + S // 50).want
+
+
 def test_what_is_too_little_for_the_first_in_line_goes_home() -> None:
     """It comes back as part of one grant that is large enough."""
     book = Book()
