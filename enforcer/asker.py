@@ -92,9 +92,9 @@ class Asker:
                 self.probe()
             with self.lock:
                 batch = self._drain(first, now_ns)
+                self.tending.forget_old(now_ns, self._lines.accounts, alone=self.alone)
                 if self.alone:
                     return
-                self.tending.forget_old(now_ns, self._lines.accounts)
                 idle = self.tending.fallen_idle(now_ns, busy=set(batch), room=_BATCH)
                 asks = [self._compose(account, now_ns, ahead=True) for account in batch]
                 asks += [self._compose(account, now_ns, ahead=False) for account in idle]
@@ -167,9 +167,10 @@ class Asker:
 
     def _patience_s(self) -> float:
         now_ns = self._clock.monotonic_ns()
+        patience_s = _SOON_S if self.tending.is_behind(now_ns, alone=self.alone) else _TICK_S
         if self._breaker.state is BreakerState.OPEN:
-            return min(_TICK_S, max(_SOON_S, (self._breaker.probe_at_ns - now_ns) / 1e9))
-        return _SOON_S if self.tending.is_behind(now_ns) else _TICK_S
+            return min(patience_s, max(_SOON_S, (self._breaker.probe_at_ns - now_ns) / 1e9))
+        return patience_s
 
     def _drain(self, first: Account | None, now_ns: int) -> list[Account]:
         """Accounts that are pending; each may be queued again from now on."""

@@ -26,9 +26,10 @@ class Tending:
         self._idle: deque[tuple[int, Account, int]] = deque()
         self._aging: deque[tuple[int, Account]] = deque()
 
-    def is_behind(self, now_ns: int) -> bool:
-        """Whether more is due than one round could look at."""
-        return any(queue and queue[0][0] <= now_ns for queue in (self._idle, self._aging))
+    def is_behind(self, now_ns: int, *, alone: bool) -> bool:
+        """Whether more is due than one round could look at. `alone`: without the owner nothing is settled."""
+        queues = (self._aging,) if alone else (self._aging, self._idle)
+        return any(queue and queue[0][0] <= now_ns for queue in queues)
 
     def watch_idle(self, account: Account, now_ns: int) -> None:
         """Look for this account falling idle."""
@@ -58,14 +59,21 @@ class Tending:
             self._idle.append((now_ns + self._idle_ns, account, spent))
         return owing
 
-    def forget_old(self, now_ns: int, waited_for: Collection[Account]) -> None:
-        """Forget accounts without grants, debts or recent requests."""
+    def forget_old(self, now_ns: int, waited_for: Collection[Account], *, alone: bool) -> None:
+        """Forget accounts without grants, debts or recent requests.
+
+        While `alone`, also not those whose local bucket is not full: they would come back to a new one.
+        """
         for _ in range(min(_GLANCE, len(self._aging))):
             if self._aging[0][0] > now_ns:
                 break
             _, account = self._aging.popleft()
-            in_use = account.holds_grant or account.finals or account.watched or account.queued
-            if in_use or account in waited_for or now_ns - account.touched_ns < self._evict_ns:
+            in_use = account.holds_grant or account.finals or account.queued or account in waited_for
+            if in_use or now_ns - account.touched_ns < self._evict_ns or (alone and _draws_on_itself(account, now_ns)):
                 self._aging.append((now_ns + self._evict_ns, account))
             else:
                 self.forget(account)
+
+
+def _draws_on_itself(account: Account, now_ns: int) -> bool:
+    return not all(bucket.is_full(kind, now_ns) for kind, bucket in account.local.items())

@@ -94,6 +94,11 @@ class LocalBucket:
             return None
         return math.ceil((cost - self._tokens) * 1e3 / kind.rate_per_s)
 
+    def is_full(self, kind: Fallback, now_ns: int) -> bool:
+        """Whether it holds what a new one would."""
+        gained = max(0, now_ns - self._at_ns) * kind.rate_per_s / 1e9
+        return self._tokens + gained + _EPSILON_TOKENS >= kind.capacity
+
     @property
     def remaining(self) -> int:
         """Whole tokens left at the last `take`."""

@@ -179,3 +179,34 @@ def test_a_step_probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(probes) - before <= 1
         fleet.clock.advance(0.05)
     assert 0 < len(probes) <= 8
+
+
+def test_idle_callers_are_forgotten_in_an_outage_too() -> None:
+    """A day without the owner and a new key per request would fill the copy, and lump everybody into one bucket."""
+    fleet = Fleet(make_policy(rate_per_s=1, burst=50), evict_after_s=5)
+    for _ in range(10):
+        fleet.limiter.check("owing")
+    fleet.owner.away = "tested"
+    for number in range(100):
+        fleet.limiter.check(f"caller-{number}")
+    fleet.advance(60)
+    assert [("owing", "default")] == list(fleet.limiter._lanes), "its totals are owed to the owner"
+    fleet.owner.away = None
+    fleet.advance(4)
+    spent = fleet.sink.spent_by_grant()
+    assert spent == {key: total.spent for key, total in fleet.sink.final_totals().items() if total.spent}
+    fleet.advance(12)
+    assert {} == fleet.limiter._lanes
+
+
+def test_nobody_is_forgotten_into_a_new_burst() -> None:
+    """Who spent the local bucket and pauses would come back to a full one, as often as wanted."""
+    fleet = Fleet(make_policy(rate_per_s=0.1, burst=20), evict_after_s=5)
+    fleet.owner.away = "tested"
+    admitted = 0
+    for _ in range(5):
+        admitted += sum(fleet.limiter.check("acme").allowed for _ in range(30))
+        fleet.advance(20, step_s=1)
+    assert admitted <= 20 + 0.1 * 100
+    fleet.advance(220, step_s=1)
+    assert {} == fleet.limiter._lanes

@@ -57,11 +57,11 @@ def test_a_round_is_bounded_and_says_that_more_is_due() -> None:
     tending = Tending(LimiterSettings(idle_settle_s=1))
     for number in range(1_000):
         tending.watch_idle(_holding(f"caller-{number}", now_ns=S), S)
-    assert not tending.is_behind(S)
+    assert not tending.is_behind(S, alone=False)
     assert 10 == len(tending.fallen_idle(2 * S, busy=(), room=10))
-    assert tending.is_behind(2 * S)
+    assert tending.is_behind(2 * S, alone=False)
     rounds = 0
-    while tending.is_behind(2 * S):
+    while tending.is_behind(2 * S, alone=False):
         tending.fallen_idle(2 * S, busy=(), room=1_000)
         rounds += 1
     assert 2 <= rounds <= 5
@@ -77,9 +77,9 @@ def test_only_accounts_without_any_claim_are_forgotten() -> None:
     for account in (holding, quiet, recent, waited_for):
         tending.watch_age(account, S)
     recent.touched_ns = 9 * S
-    tending.forget_old(10 * S, ())
+    tending.forget_old(10 * S, (), alone=False)
     assert [] == forgotten
-    tending.forget_old(11 * S, {waited_for})
+    tending.forget_old(11 * S, {waited_for}, alone=False)
     assert ["quiet"] == forgotten
-    tending.forget_old(21 * S, ())
+    tending.forget_old(21 * S, (), alone=False)
     assert ["quiet", "recent", "waited"] == forgotten
