@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from enforcer.clock import Clock
 from enforcer.core.account import Account
 from enforcer.core.breaker import Breaker, BreakerState
-from enforcer.errors import OwnerUnavailable
 from enforcer.lane import Decisions, Waiter
 from enforcer.owner import Owner
 from enforcer.settings import LimiterSettings
+from enforcer.settling import failure_cause, settle_last
 from enforcer.sink import DegradeChanged, GrantIssued, GrantSettled, Sink
 from enforcer.tending import Tending
-from enforcer.types import Answer, Ask, AskFault, SettleCause, Settlement
+from enforcer.types import Answer, Ask, AskFault, SettleCause, Settlement, Verdict
 from enforcer.waiting import Lines, deliver
 
 log = logging.getLogger("enforcer")
@@ -29,16 +29,26 @@ _BATCH = 256
 _TICK_S = 0.25
 _SOON_S = 0.001
 _RTT_WEIGHT = 0.1
+_BACK = "the owner answers again"
 
 
 class Asker:
     """Coalesces, sends, delivers, settles.
 
-    `lock` guards every account off the fast path. `alone` is True while decisions are made without the owner.
+    `lock` guards every account off the fast path, and what the sink is told: nothing once the copy is closed. `alone` is
+    True while decisions are made without the owner.
     """
 
     def __init__(
-        self, owner: Owner, sink: Sink, decisions: Decisions, *, member: str, clock: Clock, settings: LimiterSettings
+        self,
+        owner: Owner,
+        sink: Sink,
+        decisions: Decisions,
+        decide_alone: Callable[[Waiter], Verdict],
+        *,
+        member: str,
+        clock: Clock,
+        settings: LimiterSettings,
     ) -> None:
         self.lock = threading.Lock()
         self.alone = False
@@ -51,12 +61,13 @@ class Asker:
         self._settings = settings
         self._breaker = Breaker()
         self._pending: queue.SimpleQueue[Account | None] = queue.SimpleQueue()
-        self._lines = Lines(decisions)
+        self._lines = Lines(decisions, decide_alone)
         # One round at a time: an account with two asks under way would disown the grant of the first by the second.
         self._round = threading.Lock()
         self._ask_no = 0
         self._rtt_s = 0.0
         self._stopping = False
+        self._over = False
         self._thread: threading.Thread | None = None
 
     def enqueue(self, account: Account) -> None:
@@ -112,43 +123,32 @@ class Asker:
     def _why_away(self) -> str | None:
         try:
             self._owner.probe()
-        except OwnerUnavailable as error:
-            return error.cause
-        except Exception as error:  # whatever is wrong with the owner, it cannot be asked
-            log.exception("the owner's probe failed in an unexpected way", extra={"action": "asker_error"})
-            return repr(error)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with the owner, it cannot be asked
+            return failure_cause(error)
         return None
 
-    def settle_all(self, accounts: Sequence[Account], deadline_ns: int) -> None:
-        """State all totals as final; what the owner does not hear, it credits back when it expires."""
-        with self.lock:
-            for account in accounts:
-                account.close_all(SettleCause.CLOSE, self._clock.monotonic_ns())
-                self.report_closed(account)
-            owing = [account for account in accounts if account.finals]
-        for start in range(0, len(owing), _BATCH):
-            now_ns = self._clock.monotonic_ns()
-            chunk = owing[start : start + _BATCH]
-            asks = [self._compose(account, now_ns, ahead=False) for account in chunk]
-            try:
-                outcomes = self._owner.ask(asks)
-            except OwnerUnavailable as error:
-                cause = error.cause
-            else:
-                for account, outcome in zip(chunk, outcomes, strict=True):
-                    if isinstance(outcome, AskFault):
-                        _warn_unsettled(1, f"{_name(account)}: {outcome.cause}")
-                if now_ns < deadline_ns:
-                    continue
-                cause = "no time left"
-            _warn_unsettled(len(owing) - start, cause)
-            return
+    def close(self, accounts: Callable[[], Sequence[Account]], timeout_s: float, deadline_ns: int) -> None:
+        """Decide about all who wait, state all totals as final, and leave owner and sink alone from then on.
 
-    def report_closed(self, account: Account) -> None:
-        """Tell the sink of totals that became final."""
-        for total in account.take_unreported():
-            fact = GrantSettled(account.caller, account.limit, self._member, total, self._clock.unix_us())
-            self._sink.grant_settled(fact)
+        Args:
+            accounts: all that there are, called when nobody waits any more; the limiter opens no new ones meanwhile.
+            timeout_s: how long to wait for the thread's round to end.
+            deadline_ns: until when to state totals, by the copy's monotonic clock.
+        """
+        ended = self.stop(timeout_s)
+        if ended and len(self._lines) > 0:
+            self._guarded(self.step)
+        with self.lock:
+            released = self._lines.release_all()
+            self._over = True
+            now_ns = self._clock.monotonic_ns()
+            owing = [account for account in accounts() if account.close_all(SettleCause.CLOSE, now_ns)]
+            for account in owing:
+                self._report_closed(account)
+        deliver(released)
+        if ended:
+            with self._round:
+                settle_last(self._owner, owing, self._compose_last, clock=self._clock, deadline_ns=deadline_ns)
 
     def _run(self) -> None:
         self._guarded(self.probe)
@@ -198,19 +198,19 @@ class Asker:
             waiting=self._lines.count_in(account),
             ahead=ahead,
         )
-        self.report_closed(account)
+        self._report_closed(account)
         return ask
+
+    def _compose_last(self, account: Account) -> Ask:
+        with self.lock:
+            return self._compose(account, self._clock.monotonic_ns(), ahead=False)
 
     def _exchange(self, batch: Sequence[Account], asks: Sequence[Ask], *, probed: bool) -> None:
         sent_ns = self._clock.monotonic_ns()
         try:
             outcomes = self._owner.ask(asks)
-        except OwnerUnavailable as error:
-            self._lost(error.cause)
-            return
-        except Exception as error:  # whatever is wrong with the owner, it cannot be asked
-            log.exception("the owner failed in an unexpected way", extra={"action": "asker_error"})
-            self._lost(repr(error))
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with the owner, it cannot be asked
+            self._lost(failure_cause(error))
             return
         if len(outcomes) != len(asks):
             self._lost(f"{len(asks)} asks got {len(outcomes)} answers")
@@ -225,19 +225,18 @@ class Asker:
         self._rtt_s += ((now_ns - sent_ns) / 1e9 - self._rtt_s) * _RTT_WEIGHT
         woken: list[Waiter] = []
         with self.lock:
+            if self._over:
+                return
             for account, ask, outcome in zip(batch, asks, outcomes, strict=True):
                 if isinstance(outcome, AskFault):
                     woken += self._take_fault(account, outcome, now_ns)
                 else:
                     woken += self._take_answer(account, ask, outcome, sent_ns=sent_ns, now_ns=now_ns)
         deliver(woken)
-        for account, outcome in zip(batch, outcomes, strict=True):
-            if isinstance(outcome, Answer):
-                self._report(account, outcome)
 
     def _take_answer(self, account: Account, ask: Ask, answer: Answer, *, sent_ns: int, now_ns: int) -> list[Waiter]:
         if account.mended():
-            log.warning("the owner answers for %s again", _name(account), extra={"action": "bucket_mended"})
+            log.warning("the owner answers for %s again", account, extra={"action": "bucket_mended"})
         ahead_on = self._rtt_s * 1e3 >= self._settings.ask_ahead_above_ms
         account.answered(ask, answer, sent_ns=sent_ns, now_ns=now_ns, ahead_on=ahead_on)
         woken = self._lines.serve(account, now_ns)
@@ -245,33 +244,47 @@ class Asker:
             self.enqueue(account)
         if answer.grant is not None:
             self.tending.watch_idle(account, now_ns)
+        self._report(account, answer)
         return woken
 
     def _take_fault(self, account: Account, fault: AskFault, now_ns: int) -> list[Waiter]:
         """Decide about this caller alone for a while, and about all others as ever."""
         if account.faulted(now_ns, self._settings.jitter()):
-            name, extra = _name(account), {"action": "bucket_faulted"}
-            log.warning("deciding about %s alone, the owner cannot read it: %s", name, fault.cause, extra=extra)
+            extra = {"action": "bucket_faulted"}
+            log.warning("deciding about %s alone, the owner cannot read it: %s", account, fault.cause, extra=extra)
         return self._lines.release(account)
 
     def _lost(self, cause: str) -> None:
         """Decide alone from now on; whoever waits need not wait longer."""
         opened = self._breaker.failed(self._clock.monotonic_ns(), self._settings.jitter())
         with self.lock:
+            if self._over:
+                return
             self.alone = True
             released = self._lines.release_all()
+            if opened:
+                self._tell(entered=True, cause=cause)
         deliver(released)
         if opened:
             name = self._settings.owner_name
             log.warning("deciding without the owner %s: %s", name, cause, extra={"action": "degrade_entered"})
-            self._sink.degrade_changed(DegradeChanged(name, True, cause, self._clock.unix_us()))
 
     def _found(self) -> None:
         with self.lock:
+            if self._over:
+                return
             self.alone = False
-        name, cause = self._settings.owner_name, "the owner answers again"
-        log.warning("%s: %s", name, cause, extra={"action": "degrade_left"})
-        self._sink.degrade_changed(DegradeChanged(name, False, cause, self._clock.unix_us()))
+            self._tell(entered=False, cause=_BACK)
+        log.warning("%s: %s", self._settings.owner_name, _BACK, extra={"action": "degrade_left"})
+
+    def _tell(self, *, entered: bool, cause: str) -> None:
+        self._sink.degrade_changed(DegradeChanged(self._settings.owner_name, entered, cause, self._clock.unix_us()))
+
+    def _report_closed(self, account: Account) -> None:
+        """Tell the sink of totals that became final."""
+        for total in account.take_unreported():
+            fact = GrantSettled(account.caller, account.limit, self._member, total, self._clock.unix_us())
+            self._sink.grant_settled(fact)
 
     def _report(self, account: Account, answer: Answer) -> None:
         if answer.grant is not None:
@@ -281,11 +294,3 @@ class Asker:
             total = Settlement(credit.grant_id, credit.spent, False, SettleCause.CREDITED)
             fact = GrantSettled(account.caller, account.limit, credit.member, total, answer.owner_now_us)
             self._sink.grant_settled(fact)
-
-
-def _name(account: Account) -> str:
-    return f"the bucket of caller {account.caller!r}, limit {account.limit!r}"
-
-
-def _warn_unsettled(callers: int, cause: str) -> None:
-    log.warning("last totals of %d callers not settled: %s", callers, cause, extra={"action": "settle_failed"})

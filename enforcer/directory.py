@@ -73,7 +73,7 @@ class Directory:
         account.evicted = True
         del self._accounts[account.caller, account.limit]
         for scope in account.scopes:
-            del self.lanes[account.caller, scope]
+            self.lanes.pop((account.caller, scope), None)
 
 
 def validate_names(caller: object, scope: object) -> None:

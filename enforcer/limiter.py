@@ -6,13 +6,14 @@ Never raises for a refusal, never waits for the record, and never asks the owner
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
-import threading
 
+from enforcer.alone import decide_alone
 from enforcer.asker import Asker
 from enforcer.clock import Clock, SystemClock
 from enforcer.core.account import Account
-from enforcer.core.degrade import LocalBucket, fail_rule, fallback
+from enforcer.core.degrade import fail_rule
 from enforcer.directory import Directory, validate_names
 from enforcer.errors import EnforcerError, InvalidField
 from enforcer.identity import CopyIdentity, format_request_id
@@ -23,11 +24,11 @@ from enforcer.settings import LimiterSettings
 from enforcer.sink import Sink
 from enforcer.types import Reason, Source, Verdict, outcome_code
 
+log = logging.getLogger("enforcer")
+
 _REFUSED_LOCALLY = outcome_code(Source.LOCAL, Reason.SPENT)
 _NEVER = outcome_code(Source.LOCAL, Reason.NEVER)
 _DEGRADED = int(Source.DEGRADED)
-#: What a client is told where nobody can know when the owner will be back.
-_OWNER_AWAY_RETRY_MS = 1_000
 
 
 class Limiter(Decisions):
@@ -60,9 +61,8 @@ class Limiter(Decisions):
         self._directory = Directory(policy, max_callers=settings.max_callers)
         self._lanes = self._directory.lanes
         self._closed = False
-        self._closing = threading.Lock()
         member = f"{identity.copy_id}/{identity.epoch}"
-        self._asker = Asker(owner, sink, self, member=member, clock=clock, settings=settings)
+        self._asker = Asker(owner, sink, self, self._decide_waiting, member=member, clock=clock, settings=settings)
         self._asker.tending.forget = self._directory.forget
         if settings.threaded:
             self._asker.start()
@@ -197,20 +197,27 @@ class Limiter(Decisions):
         self._asker.step()
 
     def close(self) -> None:
-        """Settle every grant, ship the record, release the owner. Safe to call twice; afterwards `check` raises."""
-        with self._closing:
+        """Settle every grant, ship the record, release the owner. Safe to call twice; afterwards `check` raises.
+
+        Requests that wait are decided and recorded first; what is decided later than that is neither.
+        """
+        with self._asker.lock:
             if self._closed:
                 return
             self._closed = True
-        deadline_ns = self._now() + round(self._settings.close_timeout_s * 1e9)
+            self._lanes.clear()
+        timeout_s = self._settings.close_timeout_s
+        deadline_ns = self._now() + round(timeout_s * 1e9)
         try:
-            if self._asker.stop(self._settings.close_timeout_s):
-                with self._asker.lock:
-                    self._lanes.clear()
-                self._asker.settle_all(self._directory.accounts, deadline_ns)
-            self._owner.close()
+            self._asker.close(lambda: self._directory.accounts, timeout_s, deadline_ns)
         finally:
-            self._sink.close(max(0.0, (deadline_ns - self._now()) / 1e9))
+            self._capture = _too_late
+            try:
+                self._owner.close()
+            except Exception:  # a connection that will not end must not cost the record
+                log.exception("the owner's connection could not be closed", extra={"action": "owner_close_failed"})
+            finally:
+                self._sink.close(max(0.0, (deadline_ns - self._now()) / 1e9))
 
     def _decide(self, lane: Lane, cost: int, now_ns: int, loop: asyncio.AbstractEventLoop | None) -> Verdict | Waiter:
         """Decide off the fast path, or have the request wait."""
@@ -234,7 +241,7 @@ class Limiter(Decisions):
             if now_ns < account.refused_until_ns(cost):
                 return self.refuse(lane, cost=cost, now_ns=now_ns, source=Source.LOCAL)
             if asker.alone or now_ns < account.retry_at_ns:
-                return self._decide_alone(lane, cost, now_ns)
+                return decide_alone(self, self._fail_rule, lane, cost=cost, now_ns=now_ns)
             waiter = Waiter(lane, cost, loop)
             asker.line_up(waiter)
             return waiter
@@ -245,27 +252,10 @@ class Limiter(Decisions):
             if waiter.verdict is not None:
                 return waiter.verdict
             waiter.gone = True
-            return self._decide_alone(waiter.lane, waiter.cost, self._now())
+            return self._decide_waiting(waiter)
 
-    def _decide_alone(self, lane: Lane, cost: int, now_ns: int) -> Verdict:
-        """Decide by the route's fail mode. With the lock held."""
-        account = lane.account
-        account.refuse(cost)
-        kind = fallback(self._fail_rule, account.plan, lane.resolution.fail_mode, k=account.k)
-        bucket = account.local.get(kind)
-        if bucket is None:
-            bucket = account.local[kind] = LocalBucket(now_ns, kind)
-        wait_ms = bucket.take(kind, cost, now_ns)
-        allowed = wait_ms == 0
-        return self.record(
-            lane.basis_alone(),
-            now_ns,
-            allowed=allowed,
-            code=outcome_code(Source.DEGRADED, Reason.NONE if allowed else kind.reason),
-            cost=cost,
-            remaining=bucket.remaining,
-            wait_ms=wait_ms if wait_ms is not None else _OWNER_AWAY_RETRY_MS,
-        )
+    def _decide_waiting(self, waiter: Waiter) -> Verdict:
+        return decide_alone(self, self._fail_rule, waiter.lane, cost=waiter.cost, now_ns=self._now())
 
     def _ask_ahead(self, lane: Lane) -> None:
         with self._asker.lock:
@@ -289,6 +279,11 @@ class Limiter(Decisions):
         if is_new:
             self._asker.tending.watch_age(lane.account, now_ns)
         return lane
+
+
+def _too_late(verdict: Verdict) -> None:
+    """Stands in for the sink once that is closed: a verdict that nobody records must not be returned either."""
+    raise EnforcerError(f"this limiter was closed before decision {verdict.seq} was recorded")
 
 
 def _gil_is_enabled() -> bool:

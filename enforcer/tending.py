@@ -50,8 +50,7 @@ class Tending:
             _, account, mark = self._idle.popleft()
             spent = account.spent
             if account not in busy and spent == mark and now_ns >= account.retry_at_ns:
-                account.close_all(SettleCause.IDLE, now_ns)
-                if not account.finals:
+                if not account.close_all(SettleCause.IDLE, now_ns):
                     account.watched = False
                     continue
                 owing.append(account)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from enforcer.core.account import Account
 from enforcer.lane import Decisions, Waiter
-from enforcer.types import Source
+from enforcer.types import Source, Verdict
 
 log = logging.getLogger("enforcer")
 
@@ -19,8 +19,9 @@ log = logging.getLogger("enforcer")
 class Lines:
     """One line for each account that is waited for, oldest first. Kept under the asker's lock."""
 
-    def __init__(self, decisions: Decisions) -> None:
+    def __init__(self, decisions: Decisions, decide_alone: Callable[[Waiter], Verdict]) -> None:
         self._decisions = decisions
+        self._decide_alone = decide_alone
         self._lines: dict[Account, list[Waiter]] = {}
 
     @property
@@ -71,10 +72,13 @@ class Lines:
         return decided
 
     def release(self, account: Account) -> list[Waiter]:
-        """Nobody waits for this account any more; returns whom to wake, each to be decided by its own copy."""
-        released = self._lines.pop(account, [])
+        """Nobody waits for this account any more: all are decided without the owner; returns whom to wake.
+
+        Here and not where they go on: a thread that wakes late would decide after the record was closed.
+        """
+        released = [waiter for waiter in self._lines.pop(account, ()) if not waiter.gone]
         for waiter in released:
-            waiter.gone = True
+            waiter.verdict = self._decide_alone(waiter)
         return released
 
     def release_all(self) -> list[Waiter]:

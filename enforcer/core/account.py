@@ -77,6 +77,9 @@ class Account:
         self._as_of_ns = 0
         self._pace = Pace()
 
+    def __str__(self) -> str:
+        return f"the bucket of caller {self.caller!r}, limit {self.limit!r}"
+
     @property
     def spent(self) -> int:
         """Tokens of grants that this copy ever spent for the caller."""
@@ -219,10 +222,11 @@ class Account:
         self.retry_at_ns = 0
         return was_faulted
 
-    def close_all(self, cause: SettleCause, now_ns: int) -> None:
-        """Stop spending; every total becomes final."""
+    def close_all(self, cause: SettleCause, now_ns: int) -> bool:
+        """Stop spending; every total becomes final. Returns whether any is owed to the owner."""
         for lease in list(self._open):
             self._close(lease, cause if now_ns < lease.until_ns else SettleCause.EXPIRY)
+        return bool(self.finals)
 
     def take_unreported(self) -> list[Settlement]:
         """Final totals that were not taken before."""

@@ -1,0 +1,58 @@
+"""The last words of a copy: every total, stated as final to the owner, at most for as long as there is time.
+
+What the owner does not hear it credits back when it expires; the sink has the totals already. Never raises.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from enforcer.clock import Clock
+from enforcer.core.account import Account
+from enforcer.errors import OwnerUnavailable
+from enforcer.owner import Owner
+from enforcer.types import Ask, AskFault
+
+log = logging.getLogger("enforcer")
+
+_BATCH = 256
+
+
+def settle_last(
+    owner: Owner, owing: Sequence[Account], compose: Callable[[Account], Ask], *, clock: Clock, deadline_ns: int
+) -> None:
+    """State what each account owes.
+
+    Args:
+        owner: asked by nobody else meanwhile.
+        owing: accounts with final totals that the owner has not acknowledged; nobody waits for them.
+        compose: makes the ask of one account.
+        clock: the copy's.
+        deadline_ns: by its monotonic clock; no round trip begins after it.
+    """
+    for start in range(0, len(owing), _BATCH):
+        if clock.monotonic_ns() >= deadline_ns:
+            _warn(len(owing) - start, "no time left")
+            return
+        chunk = owing[start : start + _BATCH]
+        try:
+            outcomes = owner.ask([compose(account) for account in chunk])
+        except Exception as error:  # noqa: BLE001 - a fault here must not cost the record, closed after this
+            _warn(len(owing) - start, failure_cause(error))
+            return
+        for account, outcome in zip(chunk, outcomes, strict=False):
+            if isinstance(outcome, AskFault):
+                _warn(1, f"{account}: {outcome.cause}")
+
+
+def failure_cause(error: Exception) -> str:
+    """Why the owner cannot be asked, in words; with a traceback in the log if nobody foresaw it."""
+    if isinstance(error, OwnerUnavailable):
+        return error.cause
+    log.error("the owner failed in an unexpected way", exc_info=error, extra={"action": "asker_error"})
+    return repr(error)
+
+
+def _warn(callers: int, cause: str) -> None:
+    log.warning("last totals of %d callers not settled: %s", callers, cause, extra={"action": "settle_failed"})
