@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 
 from aggregator.config import ClickHouseDsn, parse_dsn
 from enforcer.errors import ConfigError
@@ -39,7 +40,8 @@ class DashboardConfig:
     @property
     def base_url(self) -> str:
         """The address that a browser on this machine opens."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        host = _opened(self.host)
+        host = f"[{host}]" if ":" in host else host
         return f"http://{host}:{self.port}"
 
     @classmethod
@@ -68,6 +70,17 @@ class DashboardConfig:
 
 
 _DEFAULT_CLICKHOUSE = "http://127.0.0.1:18123/tallygate"
+
+
+def _opened(host: str) -> str:
+    """Where a browser finds what listens on this address: that of all addresses is none that it can go to."""
+    try:
+        address = ip_address(host)
+    except ValueError:  # it is a name
+        return host
+    if not address.is_unspecified:
+        return host
+    return "127.0.0.1" if address.version == 4 else "::1"
 
 
 def _address(text: str, faults: list[str]) -> tuple[str, int]:

@@ -9,6 +9,7 @@ import logging
 import socket
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 
 import uvicorn
 
@@ -42,7 +43,7 @@ def main(environ: Mapping[str, str] | None = None) -> int:
         return 1
     host, port = listener.getsockname()[:2]
     report_record(config)
-    _log.info("the dashboard is at http://%s:%s", f"[{host}]" if ":" in host else host, port)
+    _log.info("the dashboard is at %s", replace(config, host=host, port=port).base_url)
     settings = uvicorn.Config(
         create_app(config), log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=3
     )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from aggregator import recorder, worker
 from aggregator.config import AggregatorConfig, ClickHouseDsn
 from dashboard.config import DashboardConfig
 from stream.config import StreamConfig
@@ -23,6 +24,7 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = sorted(name for name, service in SERVICES.items() if service["image"].startswith("tallygate:"))
 ENGINES = sorted(set(SERVICES) - set(OURS))
 _VARIABLE = re.compile(r"\$\{(\w+):\?[^}]*\}")
+_PROJECT = "COMPOSE_PROJECT_NAME"
 _FILLED = {"TALLYGATE_SECRET": "s" * 32, "CLICKHOUSE_PASSWORD": "Pass-word_1"}
 
 
@@ -30,6 +32,10 @@ def _environ(name: str) -> dict[str, str]:
     """The environment of a service, as compose would fill it."""
     given: dict[str, str] = SERVICES[name].get("environment", {})
     return {key: _VARIABLE.sub(lambda found: _FILLED[found[1]], value) for key, value in given.items()}
+
+
+def _sample() -> dict[str, str]:
+    return dict(re.findall(r"^(\w+)=(.*)$", (ROOT / ".env.example").read_text(), re.MULTILINE))
 
 
 def test_every_part_of_the_system_is_there() -> None:
@@ -122,9 +128,29 @@ def test_no_secret_is_in_the_file_and_every_one_is_in_the_sample() -> None:
     text = (ROOT / "docker-compose.yml").read_text()
     asked = set(_VARIABLE.findall(text))
     assert set(re.findall(r"\$\{(\w+)", text)) == asked
-    sample = re.findall(r"^(\w+)=(.*)$", (ROOT / ".env.example").read_text(), re.MULTILINE)
-    assert dict.fromkeys(asked, "") == dict(sample)
+    assert dict.fromkeys(asked, "") == {name: value for name, value in _sample().items() if name != _PROJECT}
     assert ".env" in (ROOT / ".gitignore").read_text().split()
+
+
+def test_file_is_read_by_every_compose_that_systems_ship() -> None:
+    """Compose 1.29, which Debian 12 ships, refuses the whole file for one key at the top that it does not know."""
+    assert {key for key in COMPOSE if not key.startswith("x-")} == {"services", "volumes"}
+    assert _sample()[_PROJECT] == "tallygate"
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_our_containers_end_when_they_are_asked_to(name: str) -> None:
+    """As process 1, one without a handler ignores SIGTERM, and is killed after the whole grace period."""
+    assert SERVICES[name]["init"] is True
+
+
+def test_our_containers_have_time_to_write_what_they_hold() -> None:
+    """Killed in the middle of its last write, a process has to read and count the same again at its next start."""
+    limits = {"worker": worker._STOP_LIMIT_S + worker._APP_STOP_LIMIT_S, "recorder": recorder._STOP_S}
+    for name, longest_s in limits.items():
+        grace = re.fullmatch(r"(\d+)s", SERVICES[name]["stop_grace_period"])
+        assert grace is not None
+        assert int(grace[1]) >= longest_s + 5
 
 
 @pytest.mark.parametrize("name", OURS)

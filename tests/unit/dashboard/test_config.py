@@ -57,3 +57,18 @@ def test_addresses_are_read(address: str) -> None:
     host, _, port = address.rpartition(":")
     config = DashboardConfig.from_env({"TALLYGATE_SECRET": SECRET, "TALLYGATE_DASHBOARD": address})
     assert (host.strip("[]"), int(port)) == (config.host, config.port)
+
+
+@pytest.mark.parametrize(
+    ("listens", "opens"),
+    [
+        ("0.0.0.0:8321", "http://127.0.0.1:8321"),
+        ("[::]:8321", "http://[::1]:8321"),
+        ("[::1]:8321", "http://[::1]:8321"),
+        ("dash.internal:80", "http://dash.internal:80"),
+    ],
+)
+def test_base_url_can_be_opened(listens: str, opens: str) -> None:
+    """All addresses is where a container listens, and no place that a browser can go to."""
+    config = DashboardConfig.from_env({"TALLYGATE_SECRET": SECRET, "TALLYGATE_DASHBOARD": listens})
+    assert opens == config.base_url
