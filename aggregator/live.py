@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 from aggregator.core.live_load import Moved, open_shard, put_copies, put_minutes
 from aggregator.core.live_rows import MAX_ROWS, Cut, cut, group_cuts
-from aggregator.core.live_shard import Shard, evict, is_outgrown
+from aggregator.core.live_shard import Kept, Shard
 from aggregator.core.live_totals import fold, missing
+from aggregator.live_partition import OpenPartition
 from aggregator.live_ports import LiveStats, LogMessage, LogView
 from aggregator.live_store import LiveTable
 from aggregator.live_thread import NotWanted, TableThread
@@ -30,18 +29,8 @@ log = logging.getLogger("tallygate.worker")
 #: a caller and a fleet row) still fits into one INSERT then.
 _FULL_ROWS = MAX_ROWS - 3 * MAX_DECISIONS - 2
 _FULL_BYTES = 64 * 1024 * 1024
+_KEPT = Kept()
 _US_PER_S = 1_000_000
-
-
-@dataclass(slots=True)
-class _Open:
-    """A shard, and the messages that it has taken and that are not acknowledged yet."""
-
-    shard: Shard
-    held: deque[LogMessage] = field(default_factory=deque)
-    held_bytes: int = 0
-    #: Since when a message before the ones delivered has been awaited, on the job's clock.
-    torn_since: float | None = None
 
 
 Wanted = Callable[[], bool]
@@ -59,6 +48,7 @@ class LiveJob:
         now_s: Callable[[], float],
         full_rows: int = _FULL_ROWS,
         full_bytes: int = _FULL_BYTES,
+        kept: Kept = _KEPT,
     ) -> None:
         self._table = table
         self._view = view
@@ -66,7 +56,8 @@ class LiveJob:
         self._now_s = now_s
         self._full_rows = full_rows
         self._full_bytes = full_bytes
-        self._open: dict[int, _Open] = {}
+        self._kept = kept
+        self._open: dict[int, OpenPartition] = {}
         self._generation = 0
         self._closing = False
         self._flushing = asyncio.Lock()
@@ -92,7 +83,7 @@ class LiveJob:
         return min((one.torn_since for one in self._open.values() if one.torn_since is not None), default=None)
 
     async def take(self, message: LogMessage) -> None:
-        """Count one message, or leave it unacknowledged if it is not its turn.
+        """Count one message, or leave it unacknowledged if it is not its turn. One call at a time.
 
         Raises:
             StoreRefused: the table is not what this release expects.
@@ -112,28 +103,33 @@ class LiveJob:
     async def _take_in_turn(self, message: LogMessage, wanted: Wanted) -> bool:
         """Whether the message is dealt with; if not, the state has moved and it is to be looked at again."""
         opened = self._open.get(message.partition) or await self._open_partition(message.partition, wanted)
+        if message.offset == opened.shard.next_offset:
+            opened.torn_since = None
+            if self._is_full(opened):
+                await self._room(wanted)
+                return False
+        # From here on the database may be waited for, and a write may end meanwhile.
+        with opened.in_use():
+            return await self._take_into(opened, message, wanted)
+
+    async def _take_into(self, opened: OpenPartition, message: LogMessage, wanted: Wanted) -> bool:
         shard = opened.shard
         if message.offset > shard.next_offset:
             return await self._meet_hole(opened, message, wanted)
         if message.offset < shard.next_offset:
             self.stats.replays += 1
-            self._hold(opened, message)
-            return True
-        opened.torn_since = None
-        if self._is_full(opened):
-            await self._room(wanted)
-            return False
-        try:
-            await self._count(shard, message, wanted)
-        except Moved as error:
-            log.warning("%s; opening it anew", error)
-            self.stats.reopened += 1
-            del self._open[message.partition]
-            return False
-        self._hold(opened, message)
+        else:
+            try:
+                await self._count(shard, message, wanted)
+            except Moved as error:
+                log.warning("%s; opening it anew", error)
+                self.stats.reopened += 1
+                del self._open[message.partition]
+                return False
+        opened.hold(message, self.durable.get(message.partition, 0))
         return True
 
-    async def _open_partition(self, partition: int, wanted: Wanted) -> _Open:
+    async def _open_partition(self, partition: int, wanted: Wanted) -> OpenPartition:
         log_id = await self._view.log_id()
         progress = await self._thread.call(self._table.progress, partition, wanted=wanted)
         shard = open_shard(partition, log_id, progress)
@@ -143,7 +139,7 @@ class LiveJob:
         except Moved:
             # Written between the two reads. They are loaded one by one when they are heard of.
             log.info("partition %d is still being written by another worker", partition)
-        opened = self._open[partition] = _Open(shard)
+        opened = self._open[partition] = OpenPartition(shard)
         self.durable[partition] = shard.next_offset
         log.info("partition %d: totals are stored up to offset %d", partition, shard.next_offset)
         return opened
@@ -175,7 +171,7 @@ class LiveJob:
             rows = await self._thread.call(self._table.copies, shard.partition, copies, wanted=wanted)
             put_copies(shard, copies, rows)
 
-    async def _meet_hole(self, opened: _Open, message: LogMessage, wanted: Wanted) -> bool:
+    async def _meet_hole(self, opened: OpenPartition, message: LogMessage, wanted: Wanted) -> bool:
         """A message came before the one that is due: leave it, unless the broker no longer has what is due."""
         shard = opened.shard
         if opened.torn_since is None:
@@ -194,14 +190,7 @@ class LiveJob:
         shard.skip_to(message.offset)
         return False
 
-    def _hold(self, opened: _Open, message: LogMessage) -> None:
-        if message.offset < self.durable.get(message.partition, 0):
-            message.ack()
-        else:
-            opened.held.append(message)
-            opened.held_bytes += len(message.value)
-
-    def _is_full(self, opened: _Open) -> bool:
+    def _is_full(self, opened: OpenPartition) -> bool:
         held_bytes = sum(one.held_bytes for one in self._open.values())
         full = opened.shard.changed_rows >= self._full_rows or held_bytes >= self._full_bytes
         return full or (self._flushing.locked() and self._thread.blocked_since is not None)
@@ -244,22 +233,22 @@ class LiveJob:
                 self.stats.flush_s = self._now_s() - started_s
                 for one in group:
                     self._settle(one, changed[one.partition])
+            self._trim()
             self._stored.set()
 
-    def _settle(self, stored: Cut, opened: _Open) -> None:
-        """What follows from a stored cut: acknowledge, forget what need not be kept."""
+    def _settle(self, stored: Cut, opened: OpenPartition) -> None:
+        """Acknowledge what a stored cut covers."""
         if self._open.get(stored.partition) is not opened:
             # Taken away meanwhile. The rows are true all the same; what they cover is for the next owner to say.
             return
         self.durable[stored.partition] = stored.next_offset
-        while opened.held and opened.held[0].offset < stored.next_offset:
-            message = opened.held.popleft()
-            opened.held_bytes -= len(message.value)
-            message.ack()
-        if is_outgrown(opened.shard):
-            del self._open[stored.partition]
-        else:
-            evict(opened.shard)
+        opened.release(stored.next_offset)
+
+    def _trim(self) -> None:
+        """Forget what need not be kept. What is in use just now stays until the next time."""
+        for partition, opened in list(self._open.items()):
+            if opened.trim(self._kept):
+                del self._open[partition]
 
     def drop_all(self) -> None:
         """The partitions were taken away, or may have been: forget everything about them."""

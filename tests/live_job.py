@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from aggregator.core.live_shard import Kept
 from aggregator.live import LiveJob
 from aggregator.live_store import LiveTable
 from stream.contract.block import DecisionBlock
 from stream.contract.layout import CorruptBlock
+
+_KEPT = Kept()
 
 
 @dataclass
@@ -76,10 +79,16 @@ def always() -> bool:
 
 
 def job_on(
-    log: MemoryLog, table: LiveTable, *, now_s: Callable[[], float], full_rows: int = 10_000, full_bytes: int = 10**6
+    log: MemoryLog,
+    table: LiveTable,
+    *,
+    now_s: Callable[[], float],
+    full_rows: int = 10_000,
+    full_bytes: int = 10**6,
+    kept: Kept = _KEPT,
 ) -> LiveJob:
     """A worker's job on this log and this table."""
-    return LiveJob(table, log, decode=log.decode, now_s=now_s, full_rows=full_rows, full_bytes=full_bytes)
+    return LiveJob(table, log, decode=log.decode, now_s=now_s, full_rows=full_rows, full_bytes=full_bytes, kept=kept)
 
 
 async def take_all(job: LiveJob, messages: Sequence[MemoryMessage]) -> None:

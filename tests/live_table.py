@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -94,6 +95,57 @@ class MemoryTable:
     def totals(self) -> SlowTotals:
         """Everything that it says, in the form of `SlowTotals`."""
         return totals_of(self._rows.values())
+
+
+class GatedTable(MemoryTable):
+    """A table whose calls wait, one kind of them each, until the test lets them pass.
+
+    As in a database that is slow at one of them: what the event loop does meanwhile is what the test is about.
+    """
+
+    _PATIENCE_S = 20.0
+
+    def __init__(self, *gated: str) -> None:
+        super().__init__()
+        #: Name of a method → set once calls of it may pass.
+        self.gates = {name: threading.Event() for name in gated}
+        #: Name of a method → set once a call of it has come.
+        self.reached = {name: threading.Event() for name in gated}
+
+    def minutes(
+        self, partition: int, minutes: Sequence[int]
+    ) -> tuple[Sequence[UsageRow], Sequence[FleetRow], Sequence[CallerRow]]:
+        self._pass("minutes")
+        return super().minutes(partition, minutes)
+
+    def copies(self, partition: int, keys: Sequence[CopyKey]) -> Sequence[CopyRow]:
+        self._pass("copies")
+        return super().copies(partition, keys)
+
+    def write(self, cuts: Iterable[Cut]) -> int:
+        self._pass("write")
+        return super().write(cuts)
+
+    def write_loss(self, partition: int, first_offset: int, next_offset: int, at_us: int) -> None:
+        self._pass("write_loss")
+        super().write_loss(partition, first_offset, next_offset, at_us)
+
+    def open(self, *names: str) -> None:
+        """Let calls of these methods pass from now on."""
+        for name in names:
+            self.gates[name].set()
+
+    def close(self, *names: str) -> None:
+        """Let calls of these methods wait from now on."""
+        for name in names:
+            self.gates[name].clear()
+            self.reached[name].clear()
+
+    def _pass(self, name: str) -> None:
+        if name in self.gates:
+            self.reached[name].set()
+            if not self.gates[name].wait(self._PATIENCE_S):
+                raise TimeoutError(f"the test never let {name} pass")
 
 
 def minute_of(row: Row) -> int:

@@ -17,8 +17,23 @@ CopyKey = tuple[str, int]
 #: (name, rate_per_s, burst).
 PlanKey = tuple[str, float, int]
 
-#: What a shard keeps in memory after a flush.
-KEPT_MINUTES, KEPT_ROWS, KEPT_COPIES, KEPT_NAMES = 10, 500_000, 10_000, 2_000_000
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How much of what is stored a shard keeps in memory.
+
+    Attributes:
+        minutes: minutes, the ones touched last.
+        rows: rows of these minutes; the last two minutes stay however many they have.
+        copies: copies, the ones heard of last.
+        names: distinct callers, scopes, plans and combinations of them, which are only ever forgotten all at once.
+    """
+
+    minutes: int = 10
+    rows: int = 500_000
+    copies: int = 10_000
+    names: int = 2_000_000
+
 
 _SCOPE_BITS = 24
 _SCOPE_MASK = (1 << _SCOPE_BITS) - 1
@@ -107,29 +122,29 @@ class Shard:
         return self._scratch[cell_ids]
 
 
-def evict(shard: Shard, *, minutes: int = KEPT_MINUTES, rows: int = KEPT_ROWS, copies: int = KEPT_COPIES) -> None:
-    """Forget clean minutes and copies beyond these counts, longest untouched first; the last two minutes stay.
+def evict(shard: Shard, kept: Kept) -> None:
+    """Forget clean minutes and copies beyond what is kept, longest untouched first; the last two minutes stay.
 
     What was forgotten is loaded again when it is touched. Only to be called while nothing is being written.
     """
     by_age = sorted(shard.minutes.items(), key=lambda item: (item[1].touched_at, item[0]))
     held = shard.rows
     for number, minute in by_age[:-2]:
-        if len(shard.minutes) <= minutes and held <= rows:
+        if len(shard.minutes) <= kept.minutes and held <= kept.rows:
             break
         if not minute.dirty:
             held -= minute.rows
             del shard.minutes[number]
-    if len(shard.copies) > copies:
-        oldest = sorted(shard.copies.items(), key=lambda item: item[1].sealed_at_us)[: len(shard.copies) - copies]
-        for key, mark in oldest:
+    if len(shard.copies) > kept.copies:
+        by_time = sorted(shard.copies.items(), key=lambda item: item[1].sealed_at_us)
+        for key, mark in by_time[: len(shard.copies) - kept.copies]:
             if not mark.dirty:
                 del shard.copies[key]
 
 
-def is_outgrown(shard: Shard, *, names: int = KEPT_NAMES) -> bool:
+def is_outgrown(shard: Shard, kept: Kept) -> bool:
     """Whether a shard with nothing to write has named so much that it is better opened anew."""
-    return shard.cut_offset == shard.next_offset and len(shard.cells) + len(shard.callers) > names
+    return shard.cut_offset == shard.next_offset and len(shard.cells) + len(shard.callers) > kept.names
 
 
 def cell_key(caller: Int64s, scope: Int64s) -> Int64s:

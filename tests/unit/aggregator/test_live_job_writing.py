@@ -67,12 +67,12 @@ async def test_take_waits_while_the_database_is_away(job: LiveJob, log: MemoryLo
     assert job.durable == {0: 2}
 
 
-@pytest.mark.parametrize("bound", [{"full_rows": 8}, {"full_bytes": 9}])
+@pytest.mark.parametrize(("full_rows", "full_bytes"), [(8, 10**6), (10_000, 9)])
 async def test_take_has_a_full_shard_written_first(
-    log: MemoryLog, table: MemoryTable, clock: Clock, bound: dict[str, int]
+    log: MemoryLog, table: MemoryTable, clock: Clock, full_rows: int, full_bytes: int
 ) -> None:
     """What changed between two writes must fit into one INSERT, and what is held into memory, at any speed."""
-    job = job_on(log, table, now_s=clock, **bound)
+    job = job_on(log, table, now_s=clock, full_rows=full_rows, full_bytes=full_bytes)
     writing = asyncio.create_task(job.run(3600))
 
     await take_all(job, log.messages(0))

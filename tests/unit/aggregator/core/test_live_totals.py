@@ -7,7 +7,7 @@ import pytest
 
 from aggregator.core.live_load import open_shard, put_copies, put_minutes
 from aggregator.core.live_rows import cut, rows_table
-from aggregator.core.live_shard import Shard, evict, is_outgrown
+from aggregator.core.live_shard import Kept, Shard, evict, is_outgrown
 from aggregator.core.live_totals import Folded, NotLoaded, fold, missing
 from enforcer.types import Reason, Source, outcome_code
 from stream.contract.block import DecisionBlock
@@ -233,10 +233,10 @@ def test_evict_keeps_what_has_not_been_written(shard: Shard) -> None:
     for place in range(6):
         _add(shard, block([Decision(minute=FIRST_MINUTE + place)], first_seq=place))
 
-    evict(shard, minutes=3, rows=10**6, copies=0)
+    evict(shard, Kept(minutes=3, rows=10**6, copies=0))
     dirty = (sorted(shard.minutes), len(shard.copies))
     cut(shard)
-    evict(shard, minutes=3, rows=10**6, copies=0)
+    evict(shard, Kept(minutes=3, rows=10**6, copies=0))
 
     assert dirty == ([FIRST_MINUTE + place for place in range(6)], 1)
     assert (sorted(shard.minutes), len(shard.copies)) == ([FIRST_MINUTE + place for place in (3, 4, 5)], 0)
@@ -248,7 +248,7 @@ def test_evict_frees_memory_by_rows_but_keeps_two_minutes(shard: Shard) -> None:
         _add(shard, block([Decision(minute=FIRST_MINUTE + place)], first_seq=place))
     cut(shard)
 
-    evict(shard, minutes=10, rows=0, copies=10)
+    evict(shard, Kept(minutes=10, rows=0, copies=10))
 
     assert sorted(shard.minutes) == [FIRST_MINUTE + 2, FIRST_MINUTE + 3]
 
@@ -257,7 +257,7 @@ def test_is_outgrown_only_when_nothing_is_left_to_write(shard: Shard) -> None:
     """A shard that is dropped with unwritten changes would lose them."""
     _add(shard, block([Decision(caller=f"c{place}") for place in range(10)]))
 
-    before = is_outgrown(shard, names=5)
+    before = is_outgrown(shard, Kept(names=5))
     cut(shard)
 
-    assert (before, is_outgrown(shard, names=5), is_outgrown(shard, names=100)) == (False, True, False)
+    assert (before, is_outgrown(shard, Kept(names=5)), is_outgrown(shard, Kept(names=100))) == (False, True, False)

@@ -1,0 +1,60 @@
+"""One partition as this process has it: its state, the messages that it holds, and whether it may forget.
+
+Never talks to Kafka or ClickHouse: `live` does, and says here what came of it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from aggregator.core.live_shard import Kept, Shard, evict, is_outgrown
+from aggregator.live_ports import LogMessage
+
+
+@dataclass(slots=True)
+class OpenPartition:
+    """A shard, and the messages that it has taken and that are not acknowledged yet."""
+
+    shard: Shard
+    held: deque[LogMessage] = field(default_factory=deque)
+    held_bytes: int = 0
+    #: Since when a message before the ones delivered has been awaited, on the job's clock.
+    torn_since: float | None = None
+    _in_use: bool = False
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Somebody works on the state and waits for the database in between: nothing of it may be forgotten."""
+        self._in_use = True
+        try:
+            yield
+        finally:
+            self._in_use = False
+
+    def hold(self, message: LogMessage, durable: int) -> None:
+        """Keep a message until it is stored; acknowledge it at once if what lies before `durable` covers it."""
+        if message.offset < durable:
+            message.ack()
+        else:
+            self.held.append(message)
+            self.held_bytes += len(message.value)
+
+    def release(self, durable: int) -> None:
+        """Everything before this offset is stored: acknowledge it."""
+        while self.held and self.held[0].offset < durable:
+            message = self.held.popleft()
+            self.held_bytes -= len(message.value)
+            message.ack()
+
+    def trim(self, kept: Kept) -> bool:
+        """Forget what need not be kept, unless it is in use; whether the whole is better opened anew.
+
+        Only to be called while nothing is being written.
+        """
+        if self._in_use:
+            return False
+        evict(self.shard, kept)
+        return is_outgrown(self.shard, kept)
