@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from aggregator.core.live_load import Moved, open_shard, put_copies, put_minutes
 from aggregator.core.live_rows import MAX_ROWS, Cut, cut, group_cuts
-from aggregator.core.live_shard import Kept, Shard
+from aggregator.core.live_shard import Kept, Shard, is_outgrown
 from aggregator.core.live_totals import fold, missing
 from aggregator.live_partition import OpenPartition
 from aggregator.live_ports import LiveStats, LogMessage, LogView
@@ -25,8 +25,8 @@ from stream.contract.layout import MAX_DECISIONS, CorruptBlock
 
 log = logging.getLogger("tallygate.worker")
 
-#: Changed rows at which a shard is written before it takes more: one more block (a decision changes at most a usage,
-#: a caller and a fleet row) still fits into one INSERT then.
+#: Changed rows (or loaded ones) at which a shard is written before it takes more: one more block (a decision changes
+#: at most a usage, a caller and a fleet row) still fits into one INSERT then.
 _FULL_ROWS = MAX_ROWS - 3 * MAX_DECISIONS - 2
 _FULL_BYTES = 64 * 1024 * 1024
 _KEPT = Kept()
@@ -72,6 +72,16 @@ class LiveJob:
     def positions(self) -> dict[int, int]:
         """Partition -> the offset that is due next."""
         return {partition: opened.shard.next_offset for partition, opened in self._open.items()}
+
+    @property
+    def names(self) -> int:
+        """Names in memory, over all partitions."""
+        return sum(opened.shard.names for opened in self._open.values())
+
+    @property
+    def rows(self) -> int:
+        """Rows in memory, over all partitions."""
+        return sum(opened.shard.rows for opened in self._open.values())
 
     @property
     def blocked_since(self) -> float | None:
@@ -191,9 +201,14 @@ class LiveJob:
         return False
 
     def _is_full(self, opened: OpenPartition) -> bool:
-        held_bytes = sum(one.held_bytes for one in self._open.values())
-        full = opened.shard.changed_rows >= self._full_rows or held_bytes >= self._full_bytes
-        return full or (self._flushing.locked() and self._thread.blocked_since is not None)
+        """Whether something must be written, and then forgotten, before more is taken."""
+        shard = opened.shard
+        return (
+            max(shard.changed_rows, shard.loaded_rows) >= self._full_rows
+            or sum(one.held_bytes for one in self._open.values()) >= self._full_bytes
+            or is_outgrown(shard, self._kept)
+            or (self._flushing.locked() and self._thread.blocked_since is not None)
+        )
 
     async def _room(self, wanted: Wanted) -> None:
         """Wait until something was written, or the message is not wanted any more."""
@@ -225,7 +240,7 @@ class LiveJob:
             StoreRefused: the table is not what this release expects.
         """
         async with self._flushing:
-            changed = {p: one for p, one in self._open.items() if one.shard.next_offset > one.shard.cut_offset}
+            changed = {p: one for p, one in self._open.items() if one.shard.unwritten}
             for group in group_cuts(cut(one.shard) for one in changed.values()):
                 started_s = self._now_s()
                 self.stats.rows += await self._thread.call(self._table.write, group, wanted=wanted)
@@ -248,6 +263,7 @@ class LiveJob:
         """Forget what need not be kept. What is in use just now stays until the next time."""
         for partition, opened in list(self._open.items()):
             if opened.trim(self._kept):
+                self.stats.outgrown += 1
                 del self._open[partition]
 
     def drop_all(self) -> None:

@@ -62,6 +62,7 @@ class LiveStats:
         replays: messages delivered again.
         lost_offsets: offsets that the broker removed before they were counted.
         reopened: partitions opened anew because another worker had written further.
+        outgrown: partitions opened anew because most of what they had named is of no use any more.
         flushes, rows: INSERTs and their rows.
         flush_s: seconds that the last flush took.
     """
@@ -74,6 +75,7 @@ class LiveStats:
     replays: int = 0
     lost_offsets: int = 0
     reopened: int = 0
+    outgrown: int = 0
     flushes: int = 0
     rows: int = 0
     flush_s: float = 0.0

@@ -39,7 +39,8 @@ class StatusLine:
         self._said_s, self._decisions = now_s, stats.decisions
         log.info(
             "%s decisions (%s/s) in %s blocks, %d partitions, %d messages behind, last flush %.0f ms, %s rows written; "
-            "duplicates %d, missing %d, corrupt %d, replayed %d, reopened %d, lost offsets %d",
+            "duplicates %d, missing %d, corrupt %d, replayed %d, reopened %d, outgrown %d, "
+            "lost offsets %d",
             f"{stats.decisions:,}",
             f"{rate:,.0f}",
             f"{stats.blocks:,}",
@@ -52,6 +53,7 @@ class StatusLine:
             stats.corrupt,
             stats.replays,
             stats.reopened,
+            stats.outgrown,
             stats.lost_offsets,
         )
 

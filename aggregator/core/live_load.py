@@ -69,6 +69,7 @@ def put_minutes(
         plan_id = shard.plans.id_of((plan, rate_per_s, burst))
         loaded[number].callers.put(shard.callers.id_of(caller), plan_id, k, copies)
     shard.minutes.update(loaded)
+    shard.loaded_rows += sum(minute.rows for minute in loaded.values())
 
 
 def put_copies(shard: Shard, keys: Iterable[CopyKey], rows: Sequence[CopyRow]) -> None:

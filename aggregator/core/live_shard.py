@@ -92,6 +92,8 @@ class Shard:
     fleet_cells: Interner[int] = field(default_factory=Interner)
     #: An upper bound of the rows that changed since the last cut.
     changed_rows: int = 0
+    #: Rows that were read from the database since something was last forgotten.
+    loaded_rows: int = 0
     #: Where the last cut was made; `next_offset` beyond it means that there is something to write.
     cut_offset: int = -1
     _scratch: Int64s = field(default_factory=lambda: np.zeros(64, np.int64))
@@ -108,6 +110,17 @@ class Shard:
     def rows(self) -> int:
         """Rows held in memory."""
         return sum(minute.rows for minute in self.minutes.values())
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether it has gone on since the last cut."""
+        return self.next_offset > self.cut_offset
+
+    @property
+    def names(self) -> int:
+        """Distinct names held in memory, of all kinds; forgotten only with the whole shard."""
+        interned = (self.callers, self.scopes, self.plans, self.cells, self.fleet_cells)
+        return sum(len(kind) for kind in interned)
 
     def skip_to(self, next_offset: int) -> None:
         """Move past offsets that hold nothing to count: an unreadable block, or what retention has removed."""
@@ -127,6 +140,7 @@ def evict(shard: Shard, kept: Kept) -> None:
 
     What was forgotten is loaded again when it is touched. Only to be called while nothing is being written.
     """
+    shard.loaded_rows = 0
     by_age = sorted(shard.minutes.items(), key=lambda item: (item[1].touched_at, item[0]))
     held = shard.rows
     for number, minute in by_age[:-2]:
@@ -143,8 +157,11 @@ def evict(shard: Shard, kept: Kept) -> None:
 
 
 def is_outgrown(shard: Shard, kept: Kept) -> bool:
-    """Whether a shard with nothing to write has named so much that it is better opened anew."""
-    return shard.cut_offset == shard.next_offset and len(shard.cells) + len(shard.callers) > kept.names
+    """Whether it has named more than is kept, and most of that is of no use any more.
+
+    Then it is better opened anew, once all of it is written. What its minutes use would only be loaded again.
+    """
+    return shard.names > kept.names and shard.names > 2 * shard.rows
 
 
 def cell_key(caller: Int64s, scope: Int64s) -> Int64s:

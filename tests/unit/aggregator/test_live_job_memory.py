@@ -7,8 +7,8 @@ import asyncio
 from aggregator.core.live_shard import Kept
 from stream.contract.block import DecisionBlock
 from tests.live_blocks import FIRST_MINUTE, Decision, block
-from tests.live_job import Clock, MemoryLog, always, job_on
-from tests.live_table import GatedTable
+from tests.live_job import Clock, MemoryLog, always, job_on, take_all
+from tests.live_table import GatedTable, MemoryTable
 from tests.unit.aggregator.live_job_fixtures import _short_pauses, clock, expected, table, until
 
 __all__ = ["_short_pauses", "clock", "table"]
@@ -100,3 +100,95 @@ async def test_a_minute_is_not_forgotten_between_its_loading_and_its_use(clock: 
 
     assert table.totals() == expected(log)
     assert all(message.acked for message in messages)
+
+
+def _crowd(place: int) -> DecisionBlock:
+    """Three callers that never come again; ten such blocks a minute."""
+    decisions = [Decision(caller=f"c{place}-{number}", minute=FIRST_MINUTE + place // 10) for number in range(3)]
+    return block(decisions, first_seq=3 * place)
+
+
+async def test_names_stay_bounded_though_every_write_finds_a_message_taken_meanwhile(clock: Clock) -> None:
+    """Callers come and go for months; a worker that never pauses must not keep the names of all of them."""
+    log, table = MemoryLog(), GatedTable("write")
+    log.append(0, *[_crowd(place) for place in range(200)])
+    job = job_on(log, table, now_s=clock, kept=Kept(minutes=2, names=60))
+    running = asyncio.create_task(job.run(3600))
+    messages, most = log.messages(0), 0
+
+    for first, second in zip(messages[::2], messages[1::2], strict=True):
+        table.open("write")
+        await job.take(first)
+        table.close("write")
+        writing = asyncio.create_task(job.flush(wanted=always))
+        await until(table.reached["write"].is_set)
+        taking = asyncio.create_task(job.take(second))
+        await asyncio.sleep(0)
+        table.open("write")
+        await asyncio.gather(writing, taking)
+        most = max(most, job.names)
+    job.stop_taking()
+    await running
+    await job.flush(wanted=always)
+    job.close()
+
+    rows_of_a_minute = 10 * (3 + 3) + 1
+    assert most <= 2 * 3 * rows_of_a_minute, "twice what the two minutes that are kept and the one that comes need"
+    assert job.stats.outgrown > 1
+    assert table.totals() == expected(log)
+    assert all(message.acked for message in messages)
+
+
+async def test_a_minute_of_more_names_than_the_bound_is_not_read_again_for_every_message(
+    clock: Clock, table: MemoryTable
+) -> None:
+    """What is in use now is loaded again at once: dropping it would only make the worker slow."""
+    log = MemoryLog()
+    log.append(0, *[_crowd(place % 10) for place in range(30)])
+    job = job_on(log, table, now_s=clock, kept=Kept(names=5))
+
+    for message in log.messages(0):
+        await job.take(message)
+        await job.flush(wanted=always)
+    job.close()
+
+    assert job.stats.outgrown == 0
+    assert table.totals() == expected(log)
+
+
+async def test_minutes_that_were_only_read_stay_bounded_between_two_writes(clock: Clock) -> None:
+    """A spool that comes late touches many large minutes with little: what they hold counts as well."""
+    log, table = MemoryLog(), MemoryTable()
+    log.append(0, *[_crowd(place) for place in range(200)])
+    log.append(0, *[block([Decision(minute=FIRST_MINUTE + n)], copy_id="late", first_seq=n) for n in range(20)])
+    job = job_on(log, table, now_s=clock, kept=Kept(minutes=2), full_rows=250)
+    running = asyncio.create_task(job.run(3600))
+
+    await take_all(job, log.messages(0, 0, 200))
+    before, most = table.writes, 0
+    for message in log.messages(0, 200):
+        await job.take(message)
+        most = max(most, job.rows)
+    job.stop_taking()
+    await running
+    await job.flush(wanted=always)
+    job.close()
+
+    assert most <= 2 * (250 + 62), "rows that changed and rows that were read, each up to the bound and one block more"
+    assert table.writes > before + 2
+    assert table.totals() == expected(log)
+
+
+async def test_messages_without_content_count_as_held(clock: Clock, table: MemoryTable) -> None:
+    """A flood of empty messages must be acknowledged while it goes on, or it fills the memory with their envelopes."""
+    log = MemoryLog()
+    log.append(0, *[None] * 100)
+    job = job_on(log, table, now_s=clock, full_bytes=20_000)
+    running = asyncio.create_task(job.run(3600))
+
+    await take_all(job, log.messages(0))
+    job.stop_taking()
+    await running
+    job.close()
+
+    assert table.writes >= 5
