@@ -96,6 +96,8 @@ class AggregatorConfig:
         session_timeout_ms: after so long without a sign of life another process takes over its partitions.
         flush_ms: the recorder (and the worker) write at the latest this long after the first unwritten block.
         flush_decisions: the recorder writes at the latest when it holds so many decisions.
+        flush_bytes: the same for the memory that everything it holds occupies, as it is reckoned (`core.pending`). It
+            holds two such flushes: one that is being written and one that is being filled.
         state_dir: where the worker keeps what Faust wants on disk; nothing that counts.
         start_timeout_s: how long to wait at start for Kafka and ClickHouse before giving up.
         worker_flush_ms: the worker writes what changed this often.
@@ -115,6 +117,7 @@ class AggregatorConfig:
     start_timeout_s: float
     worker_flush_ms: int = 750
     fetch_wait_ms: int = 0
+    flush_bytes: int = 256 * 1024 * 1024
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> AggregatorConfig:
@@ -137,6 +140,7 @@ class AggregatorConfig:
             start_timeout_s=float(read.whole("TALLYGATE_START_TIMEOUT_S", 60, low=0, high=86_400)),
             worker_flush_ms=read.whole("TALLYGATE_WORKER_FLUSH_MS", 750, low=50, high=60_000),
             fetch_wait_ms=read.whole("TALLYGATE_FETCH_WAIT_MS", 0, low=0, high=10_000),
+            flush_bytes=read.whole("TALLYGATE_FLUSH_BYTES", 256 * 1024 * 1024, low=1_000_000, high=2**36),
         )
         if read.faults:
             raise ConfigError(

@@ -15,6 +15,8 @@ from aggregator.core.fact_batches import DeadLetter
 from aggregator.log_reader import LogUnavailable
 from stream.contract.topics import DEAD_LETTERS
 
+#: Most letters at a time. The client has room for ten times as many, and for the bytes of a whole flush.
+MAX_LETTERS = 10_000
 _DELIVERY_TIMEOUT_S = 30.0
 
 
@@ -31,7 +33,10 @@ class DeadLetterTopic:
 
         Raises:
             LogUnavailable: the broker did not take them in time; send them again.
+            ValueError: more letters than the client has room for.
         """
+        if len(letters) > MAX_LETTERS:
+            raise ValueError(f"{len(letters):,} letters at once; allowed: at most {MAX_LETTERS:,}")
         if not letters:
             return
         producer = self._connected()

@@ -11,10 +11,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 
 from aggregator.config import AggregatorConfig
+from aggregator.core.fact_batches import DeadLetter
 from aggregator.core.pending import Pending
 from aggregator.dead_letters import DeadLetterTopic
 from aggregator.log_reader import LogReader, LogUnavailable
@@ -54,6 +55,7 @@ class Recorder:
     ) -> None:
         self._flush_s = config.flush_ms / 1000
         self._flush_decisions = config.flush_decisions
+        self._flush_bytes = config.flush_bytes
         self._writer = writer
         self._log = log
         self._unix_us = unix_us
@@ -88,7 +90,7 @@ class Recorder:
     def step(self) -> None:
         """Read what is there, and hand on what is due. Takes a few hundredths of a second when there is nothing."""
         now_s = time.monotonic()
-        if self._pending.decisions < self._flush_decisions:
+        if not self._full():
             self._full_since_s = None
             self._reader.resume()
             self._read(_MESSAGES, _POLL_S)
@@ -98,16 +100,25 @@ class Recorder:
         if self._due(time.monotonic()) and not self._writer.busy:
             self._hand_on()
 
+    def _full(self) -> bool:
+        return self._pending.decisions >= self._flush_decisions or self._pending.held_bytes >= self._flush_bytes
+
     def _read(self, most: int, timeout_s: float) -> None:
-        was_empty = self._pending.empty
-        for message in self._reader.read(most, timeout_s):
-            reason = self._pending.take(
-                *message.place, key=message.key, value=message.value, seen_at_us=self._unix_us()
-            )
-            if reason is not None:
-                self._log.warning("dead letter %s[%d]@%d: %s", *message.place, reason)
+        messages = self._reader.read(most, timeout_s)
+        # Only now: what is pending may have been given up inside `read`.
+        was_empty, dead_before = self._pending.empty, len(self._pending.dead_letters)
+        for message in messages:
+            self._pending.take(*message.place, key=message.key, value=message.value, seen_at_us=self._unix_us())
+        self._say_dead(self._pending.dead_letters[dead_before:])
         if was_empty and not self._pending.empty:
             self._first_at_s = time.monotonic()
+
+    def _say_dead(self, letters: Sequence[DeadLetter]) -> None:
+        """One line, however many came at once: the table has each of them."""
+        if letters:
+            first, more = letters[0], f" (and {len(letters) - 1} more)" if len(letters) > 1 else ""
+            place = (first.topic, first.log_partition, first.log_offset)
+            self._log.warning("dead letter %s[%d]@%d: %s%s", *place, first.reason, more)
 
     def _hold(self, now_s: float) -> None:
         """Both buffers are full: wait for the writer, and stay in the group meanwhile."""
@@ -123,7 +134,7 @@ class Recorder:
     def _due(self, now_s: float) -> bool:
         if self._pending.empty:
             return False
-        return self._pending.decisions >= self._flush_decisions or now_s - self._first_at_s >= self._flush_s
+        return self._full() or now_s - self._first_at_s >= self._flush_s
 
     def _hand_on(self) -> None:
         flush, self._pending = self._pending, Pending()

@@ -15,7 +15,7 @@ from typing import TypeVar
 from aggregator.core.fact_batches import DeadLetter
 from aggregator.core.pending import Pending
 from aggregator.core.record_batches import Batch
-from aggregator.dead_letters import DeadLetterTopic
+from aggregator.dead_letters import MAX_LETTERS, DeadLetterTopic
 from aggregator.log_reader import LogUnavailable
 from aggregator.outage import Outage
 from aggregator.repeats import Repeats
@@ -101,8 +101,8 @@ class Writer:
         divided = self._until_stored(lambda store: self._repeats.sort_out(store, flush.blocks))
         for batch in flush.batches(divided.new, divided.conflicting):
             self._until_stored(partial(_insert, batch))
-        if flush.dead_letters:
-            self._until_sent(flush.dead_letters)
+        for start in range(0, len(flush.dead_letters), MAX_LETTERS):
+            self._until_sent(flush.dead_letters[start : start + MAX_LETTERS])
 
     def _until_stored(self, act: Callable[[Store], _Outcome]) -> _Outcome:
         while True:

@@ -200,12 +200,15 @@ def control_batches(events: Iterable[PlacedControl]) -> list[Batch]:
 
 
 def dead_letter_batches(letters: Iterable[DeadLetter]) -> list[Batch]:
-    """One row of `dead_letters` for each unreadable message."""
+    """One row of `dead_letters` for each unreadable message, in batches that can be inserted."""
     rows = [
         (one.topic, one.log_partition, one.log_offset, one.seen_at_us, one.reason, one.key, one.payload)
         for one in letters
     ]
-    return [Batch("dead_letters", _table(_DEAD_LETTERS, rows))] if rows else []
+    if not rows:
+        return []
+    whole = np.zeros(len(rows), np.int64)
+    return [Batch("dead_letters", part) for part in cut(_table(_DEAD_LETTERS, rows), whole)]
 
 
 def conflict_batches(placed: Sequence[PlacedBlock]) -> list[Batch]:

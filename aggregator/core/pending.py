@@ -26,6 +26,15 @@ from stream.contract.control import decode_control
 from stream.contract.facts import decode_facts
 from stream.contract.topics import CONTROL, DECISIONS, GRANTS
 
+#: What a message occupies while it is held, as measured and rounded up. A decoded block of 500 decisions takes ten
+#: times its bytes, grants and settlements seven to nine times, a block without content 2,300 bytes. Decisions that
+#: repeat each other take more than that (35 bytes each), and are bounded by their number.
+_ENVELOPE_BYTES = 2_300
+_DECODED_FACTOR = 10
+#: An unreadable message stays as it is, and becomes a row, a column and a request in turn.
+_UNREAD_ENVELOPE_BYTES = 500
+_UNREAD_FACTOR = 4
+
 
 class Pending:
     """Messages of one flush.
@@ -36,6 +45,7 @@ class Pending:
         next_offsets: (topic, partition) → the offset after the last message taken: what may be committed once all
             of this is stored.
         decisions: how many decisions are held.
+        held_bytes: about how much memory everything that is held occupies, rows to be written included.
     """
 
     def __init__(self) -> None:
@@ -43,6 +53,7 @@ class Pending:
         self.dead_letters: list[DeadLetter] = []
         self.next_offsets: dict[tuple[str, int], int] = {}
         self.decisions = 0
+        self.held_bytes = 0
         self._facts: list[PlacedFacts] = []
         self._controls: list[PlacedControl] = []
 
@@ -54,8 +65,11 @@ class Pending:
     def take(self, topic: str, partition: int, offset: int, *, key: bytes, value: bytes, seen_at_us: int) -> str | None:
         """Take the next message of a partition; returns why it could not be read, or None."""
         reason = self._taken(topic, partition, offset, value)
-        if reason is not None:
+        if reason is None:
+            self.held_bytes += _ENVELOPE_BYTES + _DECODED_FACTOR * len(value)
+        else:
             self.dead_letters.append(DeadLetter(topic, partition, offset, seen_at_us, reason, key, value))
+            self.held_bytes += _UNREAD_ENVELOPE_BYTES + _UNREAD_FACTOR * (len(key) + len(value))
         self.next_offsets[topic, partition] = offset + 1
         return reason
 

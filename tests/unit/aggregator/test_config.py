@@ -32,17 +32,19 @@ def test_from_env_reports_every_fault_at_once() -> None:
                 "TALLYGATE_PARTITIONS": "0",
                 "TALLYGATE_FLUSH_MS": "soon",
                 "TALLYGATE_FLUSH_DECISIONS": "2000000",
+                "TALLYGATE_FLUSH_BYTES": "64",
                 "TALLYGATE_RECORDER_GROUP": "a b",
             }
         )
     text = str(caught.value)
-    assert text.startswith("6 wrong setting(s)")
+    assert text.startswith("7 wrong setting(s)")
     for said in (
         "TALLYGATE_KAFKA is 'kafka'; allowed: host:port",
         "scheme is 'chdb'; allowed: http or https",
         "TALLYGATE_PARTITIONS is '0'; allowed: a whole number from 1 to 1,024",
         "TALLYGATE_FLUSH_MS is 'soon'",
         "TALLYGATE_FLUSH_DECISIONS is '2000000'; allowed: a whole number from 1 to 1,000,000",
+        "TALLYGATE_FLUSH_BYTES is '64'; allowed: a whole number from 1,000,000 to 68,719,476,736",
         "TALLYGATE_RECORDER_GROUP is 'a b'",
     ):
         assert said in text

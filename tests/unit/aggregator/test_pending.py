@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from aggregator.core import record_batches
 from aggregator.core.pending import Pending
 from enforcer.identity import CopyIdentity
 from enforcer.sink import GrantIssued, GrantSettled
@@ -136,3 +137,16 @@ def test_pending_refuses_a_topic_that_it_was_not_made_for() -> None:
     """A reader that subscribes to too much must not drop messages silently."""
     with pytest.raises(ValueError, match="topic is 'other'"):
         _take(Pending(), "other", 1, b"")
+
+
+def test_pending_cuts_dead_letters_into_parts_that_can_be_inserted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flood of them that no INSERT takes would stop the record of everybody, and again after each restart."""
+    monkeypatch.setattr(record_batches, "MAX_ROWS", 10)
+    pending = Pending()
+    for offset in range(25):
+        _take(pending, DECISIONS.name, offset, b"junk")
+    batches = pending.batches([], [])
+    assert [("dead_letters", 10), ("dead_letters", 10), ("dead_letters", 5)] == [
+        (batch.table, batch.rows.num_rows) for batch in batches
+    ]
+    assert list(range(25)) == [offset for batch in batches for offset in batch.rows.column("log_offset").to_pylist()]

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from aggregator import writer as writer_module
 from aggregator.core.fact_batches import DeadLetter
 from aggregator.core.pending import Pending
 from aggregator.dead_letters import DeadLetterTopic
@@ -46,14 +47,20 @@ class _Store:
 class _Topic(DeadLetterTopic):
     """Takes dead letters, after so many refusals."""
 
-    def __init__(self, refusals: int = 0) -> None:
+    def __init__(self, refusals: int = 0, refuse_at: int | None = None) -> None:
         super().__init__("nowhere:1", _LOG)
         self.sent: list[DeadLetter] = []
+        self.calls: list[int] = []
         self._refusals = refusals
+        self._refuse_at = refuse_at
 
     def send(self, letters: Sequence[DeadLetter]) -> None:
+        self.calls.append(len(letters))
         if self._refusals:
             self._refusals -= 1
+            raise LogUnavailable("Kafka is away: x")
+        if self._refuse_at in {letter.log_offset for letter in letters}:
+            self._refuse_at = None
             raise LogUnavailable("Kafka is away: x")
         self.sent.extend(letters)
 
@@ -122,3 +129,17 @@ def test_writer_takes_one_flush_at_a_time() -> None:
         writer.start(_flush())
     writer.abandon()
     assert writer.wait(10)
+
+
+def test_writer_sends_a_flood_of_dead_letters_in_parts_and_none_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than the client has room for were left out of the topic; and a slow broker would never be done with all."""
+    monkeypatch.setattr(writer_module, "MAX_LETTERS", 4)
+    topic, flush = _Topic(refuse_at=6), Pending()
+    for offset in range(10):
+        flush.take(DECISIONS.name, 0, offset, key=b"k", value=str(offset).encode(), seen_at_us=1)
+    writer = Writer(_Store, topic, _LOG)
+    writer.start(flush)
+    assert writer.wait(10)
+    assert writer.take_written() is flush
+    assert [4, 4, 4, 2] == topic.calls, "the second part twice"
+    assert [str(offset).encode() for offset in range(10)] == [letter.payload for letter in topic.sent]
