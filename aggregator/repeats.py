@@ -54,7 +54,7 @@ class Repeats:
         return outcome
 
     def forget(self) -> None:
-        """A flush was not written: what it taught may not be so."""
+        """What was remembered may not be so: a flush was not written, or others have written since."""
         self._ends.forget()
 
     def _known(self, store: Store, one: PlacedBlock, earlier: Sequence[PlacedBlock]) -> list[Span]:

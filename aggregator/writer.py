@@ -45,6 +45,8 @@ class Writer:
         self._database = Outage(_CONSEQUENCE, log)
         self._broker = Outage(_CONSEQUENCE, log)
         self._repeats = Repeats()
+        #: Whether others may have recorded something since, of which `_repeats` knows nothing.
+        self._stale = False
         self._abandon = threading.Event()
         self._done = threading.Event()
         self._fault: BaseException | None = None
@@ -59,6 +61,9 @@ class Writer:
         """Begin to write a flush; there must be none under way."""
         if self._flush is not None:
             raise RuntimeError("a flush is under way")
+        if self._stale:
+            self._repeats.forget()
+            self._stale = False
         self._flush, self._fault = flush, None
         self._abandon.clear()
         self._done.clear()
@@ -79,14 +84,14 @@ class Writer:
             return None
         flush, self._flush = self._flush, None
         if isinstance(self._fault, _AbandonedError) or self._abandon.is_set():
-            self._repeats.forget()
             return None
         if self._fault is not None:
             raise self._fault
         return flush
 
     def abandon(self) -> None:
-        """Try no more for the flush under way, and never report it as written."""
+        """Partitions moved: try no more for a flush under way, never report it, and trust no memory of the record."""
+        self._stale = True
         self._abandon.set()
 
     def _run(self, flush: Pending) -> None:

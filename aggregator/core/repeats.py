@@ -114,9 +114,9 @@ class SeenEnds:
         self._ends[copy_id, epoch] = max(end, self._ends.get((copy_id, epoch), 0))
 
     def goes_on(self, placed: PlacedBlock) -> bool:
-        """Whether the block lies wholly after what was recorded; if so it is recorded from now on."""
+        """Whether the block is known to lie wholly after what was recorded; if so it is recorded from now on."""
         key, block = (placed.block.copy_id, placed.block.epoch), placed.block
-        if block.first_seq < self._ends.get(key, 0):
+        if key not in self._ends or block.first_seq < self._ends[key]:
             return False
         self._ends[key] = block.first_seq + block.count
         return True

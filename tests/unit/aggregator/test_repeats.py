@@ -78,6 +78,8 @@ def test_seen_ends_keep_epochs_apart_whose_joined_names_are_equal() -> None:
     """An identity is never a joined string."""
     ends = SeenEnds()
     one, other = at(make_block(THREE, copy_id="a-b"), 1), at(make_block(THREE, copy_id="a"), 2)
+    for copy_id in ("a-b", "a"):
+        ends.learn(copy_id, 7, 0)
     assert [True, True] == [ends.goes_on(one), ends.goes_on(other)]
 
 
@@ -87,3 +89,12 @@ def test_seen_ends_are_bounded() -> None:
     for copy_id in ("a", "b", "c"):
         ends.learn(copy_id, 1, 5)
     assert {("a", 1)} == ends.unknown([at(make_block(THREE, copy_id="a", epoch=1), 0)])
+
+
+def test_seen_ends_let_nothing_pass_of_which_they_know_nothing() -> None:
+    """More copies in one flush than they hold: what was forgotten on the way must be looked up, not taken for new."""
+    ends = SeenEnds(most=2)
+    for copy_id in ("a", "b", "c"):
+        ends.learn(copy_id, 1, 5)
+    forgotten = at(make_block(THREE, copy_id="a", epoch=1), 0)
+    assert not ends.goes_on(forgotten)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,14 +13,18 @@ import pytest
 from aggregator import writer as writer_module
 from aggregator.core.fact_batches import DeadLetter
 from aggregator.core.pending import Pending
+from aggregator.core.repeats import span_of
 from aggregator.dead_letters import DeadLetterTopic
 from aggregator.log_reader import LogUnavailable
 from aggregator.store import StoreRefused, StoreUnavailable
 from aggregator.writer import Writer
 from stream.contract.topics import DECISIONS
 from tests.logfill import Fill
+from tests.recordblocks import Made, at, make_block
 
 _LOG = logging.getLogger("test")
+#: The first rows of a process may wait for imports; nothing here waits for time to pass.
+_PATIENCE_S = 60
 
 
 class _Store:
@@ -79,7 +84,7 @@ def test_writer_reports_a_flush_only_when_every_part_of_it_is_stored() -> None:
     writer = Writer(lambda: store, topic, _LOG)
     writer.start(flush)
     assert writer.busy
-    assert writer.wait(10)
+    assert writer.wait(_PATIENCE_S)
     assert flush is writer.take_written()
     assert ["decisions", "dead_letters", "blocks"] == store.tables
     assert [b"broken"] == [letter.payload for letter in topic.sent]
@@ -97,7 +102,7 @@ def test_writer_opens_the_store_again_until_it_answers() -> None:
 
     writer = Writer(open_store, _Topic(), _LOG)
     writer.start(_flush())
-    assert writer.wait(10)
+    assert writer.wait(_PATIENCE_S)
     assert writer.take_written() is not None
 
 
@@ -105,7 +110,7 @@ def test_writer_raises_what_no_repetition_can_heal() -> None:
     """A process that goes on would acknowledge nothing for ever and look alive."""
     writer = Writer(lambda: _Store(StoreRefused("no such column")), _Topic(), _LOG)
     writer.start(_flush())
-    assert writer.wait(10)
+    assert writer.wait(_PATIENCE_S)
     with pytest.raises(StoreRefused, match="no such column"):
         writer.take_written()
 
@@ -116,7 +121,7 @@ def test_writer_never_reports_an_abandoned_flush(faults: list[Exception]) -> Non
     writer = Writer(lambda: _Store(*faults), _Topic(), _LOG)
     writer.start(_flush())
     writer.abandon()
-    assert writer.wait(10)
+    assert writer.wait(_PATIENCE_S)
     assert writer.take_written() is None
     assert not writer.busy
 
@@ -128,7 +133,7 @@ def test_writer_takes_one_flush_at_a_time() -> None:
     with pytest.raises(RuntimeError, match="under way"):
         writer.start(_flush())
     writer.abandon()
-    assert writer.wait(10)
+    assert writer.wait(_PATIENCE_S)
 
 
 def test_writer_sends_a_flood_of_dead_letters_in_parts_and_none_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +144,67 @@ def test_writer_sends_a_flood_of_dead_letters_in_parts_and_none_again(monkeypatc
         flush.take(DECISIONS.name, 0, offset, key=b"k", value=str(offset).encode(), seen_at_us=1)
     writer = Writer(_Store, topic, _LOG)
     writer.start(flush)
-    assert writer.wait(10)
+    assert writer.wait(_PATIENCE_S)
     assert writer.take_written() is flush
     assert [4, 4, 4, 2] == topic.calls, "the second part twice"
     assert [str(offset).encode() for offset in range(10)] == [letter.payload for letter in topic.sent]
+
+
+class _Record(_Store):
+    """Answers what is recorded of the one epoch as it is told, and keeps what is inserted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spans: list[tuple[int, int, bytes, int, int]] = []
+        self.inserted: list[tuple[str, list[int]]] = []
+
+    def insert(self, table: str, batch: pa.Table) -> None:
+        if table in {"decisions", "conflicts"}:
+            self.inserted.append((table, batch.column("seq").to_pylist()))
+
+    def rows(self, sql: str, parameters: Mapping[str, Any] | None = None) -> Sequence[tuple[Any, ...]]:
+        if "low" in (parameters or {}):
+            return self.spans
+        return [(max((first + count for first, count, *_ in self.spans), default=0),)]
+
+
+def _flush_of(offset: int, first_seq: int, costs: Sequence[int]) -> Pending:
+    pending = Pending()
+    pending.blocks = [at(make_block([Made(cost=cost) for cost in costs], first_seq=first_seq), offset)]
+    pending.next_offsets["t", 0] = offset + 1
+    return pending
+
+
+def _written(writer: Writer, flush: Pending) -> None:
+    writer.start(flush)
+    assert writer.wait(_PATIENCE_S)
+    assert writer.take_written() is flush
+
+
+def test_writer_asks_the_record_again_after_partitions_moved_between_two_flushes() -> None:
+    """Another member recorded meanwhile: what is remembered would pass a contradiction as a decision."""
+    store = _Record()
+    writer = Writer(lambda: store, _Topic(), _LOG)
+    _written(writer, _flush_of(1, 0, [1, 1, 1]))
+
+    writer.abandon()
+    others = [at(make_block([Made(cost=1)] * 3, first_seq=first), offset) for first, offset in ((0, 1), (3, 2))]
+    store.spans = [dataclasses.astuple(span_of(other)) for other in others]
+    _written(writer, _flush_of(3, 3, [8, 8, 8, 8]))
+
+    assert [("decisions", [0, 1, 2]), ("decisions", [6]), ("conflicts", [3, 4, 5])] == store.inserted
+
+
+def test_writer_that_was_abandoned_before_its_flush_was_fetched_asks_again() -> None:
+    """The flush was stored, but whose it was then is not known."""
+    store = _Record()
+    writer = Writer(lambda: store, _Topic(), _LOG)
+    writer.start(_flush_of(1, 0, [1]))
+    assert writer.wait(_PATIENCE_S)
+    writer.abandon()
+    assert writer.take_written() is None
+
+    store.spans = [dataclasses.astuple(span_of(at(make_block([Made(cost=1)] * 5), 2)))]
+    _written(writer, _flush_of(3, 1, [8]))
+
+    assert [("decisions", [0]), ("conflicts", [1])] == store.inserted
