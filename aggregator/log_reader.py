@@ -6,6 +6,7 @@ Never commits an offset that it was not told to, and never interprets a message.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -14,7 +15,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 #: Fetched ahead of the recorder, for each partition: about half a second of draining.
 _QUEUED_KB = 16_384
 _AWAY = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._TIMED_OUT})
-_COMMITTED_TIMEOUT_S = 5.0
+#: How long to ask where the group stands, before looking whether to go on at all.
+_COMMITTED_TIMEOUT_S = 2.0
 #: No waiting helps against these.
 _REFUSED = frozenset(
     {
@@ -138,24 +140,44 @@ class LogReader:
         if paused:
             self._consumer.resume(paused)
 
-    def commit(self, next_offsets: Mapping[tuple[str, int], int], *, wait: bool = False) -> None:
+    def commit(self, next_offsets: Mapping[tuple[str, int], int]) -> None:
         """Say that everything below these offsets is recorded. A failure is logged: a later commit covers it.
 
         Args:
             next_offsets: (topic, partition) → the first offset that is not covered.
-            wait: return only when the broker has answered.
         """
+        self._commit(next_offsets, asynchronous=True)
+
+    def leave(self, next_offsets: Mapping[tuple[str, int], int], *, within_s: float) -> bool:
+        """Commit these offsets, see to it that they arrive, and leave the group; nothing else may be called after it.
+
+        Returns:
+            Whether it was done in time. If not it goes on in a thread that does not keep the process: others are
+            given the partitions once the session is over, and read again what was not committed.
+        """
+
+        def end() -> None:
+            self._commit(next_offsets, asynchronous=False)
+            self._consumer.close()
+
+        # The client waits for an answer for a minute, and cannot be told not to.
+        ending = threading.Thread(target=end, name="leave-group", daemon=True)
+        ending.start()
+        ending.join(within_s)
+        if ending.is_alive():
+            self._log.warning(
+                "Kafka at %s does not answer; left without it, what it has not committed is read again", self._bootstrap
+            )
+        return not ending.is_alive()
+
+    def _commit(self, next_offsets: Mapping[tuple[str, int], int], *, asynchronous: bool) -> None:
         offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in next_offsets.items()]
         if not offsets:
             return
         try:
-            self._consumer.commit(offsets=offsets, asynchronous=not wait)
+            self._consumer.commit(offsets=offsets, asynchronous=asynchronous)
         except KafkaException as error:
             self._log.warning("offsets not committed, they will be read again: %s", error)
-
-    def close(self) -> None:
-        """Leave the group."""
-        self._consumer.close()
 
     def _revoked(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
         # The client keeps a partition paused through a rebalance: given back to this reader, it would stay silent.

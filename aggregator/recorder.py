@@ -34,8 +34,10 @@ _MESSAGES = 64
 _POLL_S = 0.02
 #: With both buffers full for so long the database is slow or away, and reading stops.
 _STUCK_S = 0.5
-#: How long a stop waits for what was read to be stored, before it leaves it to the next start.
-_STOP_S = 15.0
+#: How long a stop may take, from when it is noticed (two seconds at most). A supervisor gives fifteen seconds.
+_STOP_S = 12.0
+#: Of these, what is kept for the last commit; and how long a recorder that fails waits for it.
+_LEAVE_S = 3.0
 
 
 class Recorder:
@@ -62,6 +64,8 @@ class Recorder:
         self._pending = Pending()
         self._first_at_s = 0.0
         self._full_since_s: float | None = None
+        #: What is recorded and can be committed, of the partitions that are this recorder's now.
+        self._recorded: dict[tuple[str, int], int] = {}
         self._reader = LogReader(
             config.kafka,
             config.recorder_group,
@@ -79,13 +83,16 @@ class Recorder:
             StoreRefused: the database will never take some rows.
             LogUnavailable: the broker refuses this reader for good.
         """
+        until_s: float | None = None
         try:
             while not stop.is_set():
                 self.step()
-            self._finish()
+            until_s = time.monotonic() + _STOP_S
+            self._finish(until_s - _LEAVE_S)
         finally:
             self._writer.abandon()
-            self._reader.close()
+            within_s = _LEAVE_S if until_s is None else until_s - time.monotonic()
+            self._reader.leave(self._recorded, within_s=max(within_s, _LEAVE_S))
 
     def step(self) -> None:
         """Read what is there, and hand on what is due. Takes a few hundredths of a second when there is nothing."""
@@ -96,7 +103,7 @@ class Recorder:
             self._read(_MESSAGES, _POLL_S)
         else:
             self._hold(now_s)
-        self._commit_written(wait=False)
+        self._commit_written()
         if self._due(time.monotonic()) and not self._writer.busy:
             self._hand_on()
 
@@ -140,19 +147,19 @@ class Recorder:
         flush, self._pending = self._pending, Pending()
         self._writer.start(flush)
 
-    def _commit_written(self, *, wait: bool) -> None:
+    def _commit_written(self) -> None:
         written = self._writer.take_written()
         if written is not None:
             self.recorded_decisions += written.decisions
-            self._reader.commit(written.next_offsets, wait=wait)
+            self._recorded.update(written.next_offsets)
+            self._reader.commit(written.next_offsets)
 
-    def _finish(self) -> None:
-        """Store and commit what was read, as far as the database allows within a short time."""
-        until_s = time.monotonic() + _STOP_S
+    def _finish(self, until_s: float) -> None:
+        """Store what was read, as far as the database allows until then."""
         while (self._writer.busy or not self._pending.empty) and time.monotonic() < until_s:
             if self._writer.busy:
                 self._writer.wait(_POLL_S)
-                self._commit_written(wait=True)
+                self._commit_written()
             else:
                 self._hand_on()
         if self._writer.busy or not self._pending.empty:
@@ -164,6 +171,7 @@ class Recorder:
     def _revoked(self) -> None:
         """Partitions went to another member: what is not committed is its to record."""
         self._pending = Pending()
+        self._recorded.clear()
         self._writer.abandon()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,8 +36,10 @@ def _reader(log: Recording) -> Iterator[tuple[LogReader, list[None]]]:
         on_revoked=lambda: revocations.append(None),
         log=logging.getLogger(__name__),
     )
-    with closing(reader):
+    try:
         yield reader, revocations
+    finally:
+        reader.leave({}, within_s=30)
 
 
 def _read_until_all_came(reader: LogReader, count: int) -> None:

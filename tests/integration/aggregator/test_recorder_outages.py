@@ -166,6 +166,30 @@ def test_recorder_stopped_while_the_database_is_away_ends_and_leaves_the_rest_to
             again.stop()
 
 
+def test_recorder_stopped_while_the_broker_stands_still_ends_in_time(tmp_path: Path) -> None:
+    """Neither its last commit nor its leave may hold it until the supervisor kills it."""
+    broker = start_tansu(log_dir=tmp_path / "broker")
+    server = start_clickhouse(tmp_path / "clickhouse")
+    try:
+        with recording(broker.bootstrap, server.dsn, tmp_path) as log:
+            send(log.bootstrap, FILL)
+            recorder = log.start(flush_decisions="4000")
+            log.wait_for(int(FILL.total * 0.1))
+            freeze(broker.pid)
+            recorder.ask_to_end()
+            try:
+                # It takes twelve seconds at most; the client would wait for sixty.
+                assert 0 == recorder.wait(timeout_s=30)
+            finally:
+                thaw(broker.pid)
+            log.start()
+            log.wait_for(FILL.total)
+            _assert_exact(log, FILL)
+    finally:
+        server.stop()
+        broker.stop()
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A folder on a disk of 96 MiB."""
