@@ -12,7 +12,7 @@ from pathlib import Path
 def freeze(pid: int) -> None:
     """Stop the process where it stands (SIGSTOP); returns once it stands."""
     os.kill(pid, signal.SIGSTOP)
-    wait_until(lambda: _state(pid) == "T", timeout_s=5)
+    wait_until(lambda: _state(pid) == "T", timeout_s=30)
 
 
 def thaw(pid: int) -> None:
@@ -23,7 +23,7 @@ def thaw(pid: int) -> None:
 def kill(pid: int) -> None:
     """End the process as a crash would (SIGKILL); returns once it is gone."""
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not is_running(pid), timeout_s=5)
+    wait_until(lambda: not is_running(pid), timeout_s=30)
 
 
 def is_running(pid: int) -> bool:

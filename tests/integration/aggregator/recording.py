@@ -22,6 +22,8 @@ from tests.processes import wait_until
 
 PARTITIONS = 4
 GROUP = "tallygate-recorder"
+#: How long anything may take on a slow machine. Nothing waits for so long: it waits for what it names.
+_LIMIT_S = 120.0
 _ROOT = Path(__file__).parents[3]
 _QUERIES = load_queries("aggregator.sql", "record.sql")
 
@@ -34,8 +36,9 @@ class Recording:
         self.dsn = dsn
         self._folder = folder
         self._started = 0
+        self._sent = 0
         self.children: list[Child] = []
-        ensure_topics(bootstrap, partitions=PARTITIONS, timeout_s=20)
+        ensure_topics(bootstrap, partitions=PARTITIONS, timeout_s=60)
         migrate(dsn)
 
     def start(self, **settings: str) -> Child:
@@ -61,8 +64,9 @@ class Recording:
             # A key's messages go to one partition, whatever the client's own rule is.
             producer.produce(topic, value, key.encode(), zlib.crc32(key.encode()) % PARTITIONS)
             producer.poll(0)
-        left = producer.flush(30)
+        left = producer.flush(60)
         assert not left, f"{left} messages were not delivered"
+        self._sent += len(messages)
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:
         """What a SELECT gives, on a fresh connection."""
@@ -100,13 +104,17 @@ class Recording:
             for caller, scope, minute, code, count in rows
         }
 
-    def wait_for(self, decisions: int, timeout_s: float = 60.0) -> None:
-        """Return once the record holds so many decisions."""
+    def wait_for_all(self) -> None:
+        """Return once everything that `send` sent is acknowledged: only then are the rows of every table stored."""
+        wait_until(lambda: self.acknowledged() >= self._sent, _LIMIT_S, what=f"{self._sent} messages", poll_s=0.2)
+
+    def wait_for(self, decisions: int, timeout_s: float = _LIMIT_S) -> None:
+        """Return once the record holds so many decisions; rows of other tables may come a moment later."""
         wait_until(
             lambda: self.decisions() >= decisions, timeout_s, what=f"a record of {decisions} decisions", poll_s=0.2
         )
 
-    def wait_for_log(self, child: Child, text: str, timeout_s: float = 30.0) -> None:
+    def wait_for_log(self, child: Child, text: str, timeout_s: float = _LIMIT_S) -> None:
         """Return once a recorder has said something."""
         wait_until(lambda: text in child.log_path.read_text(), timeout_s, what=f"{text!r} in the log", poll_s=0.1)
 
@@ -118,9 +126,9 @@ class Recording:
                 for topic in (DECISIONS, GRANTS, CONTROL)
                 for partition in range(PARTITIONS)
             ]
-            return sum(max(place.offset, 0) for place in consumer.committed(places, timeout=10))
+            return sum(max(place.offset, 0) for place in consumer.committed(places, timeout=60))
 
-    def read(self, topic: str, count: int, timeout_s: float = 20.0) -> list[Message]:
+    def read(self, topic: str, count: int, timeout_s: float = _LIMIT_S) -> list[Message]:
         """The first messages of a topic, over all its partitions."""
         found: list[Message] = []
         with _consumer(self.bootstrap) as consumer:
@@ -136,7 +144,7 @@ class Recording:
     def stop(self) -> None:
         """End what was started."""
         for child in self.children:
-            child.stop(timeout_s=20)
+            child.stop(timeout_s=60)
 
 
 @contextmanager

@@ -39,7 +39,7 @@ def _reader(log: Recording) -> Iterator[tuple[LogReader, list[None]]]:
     try:
         yield reader, revocations
     finally:
-        reader.leave({}, within_s=30)
+        reader.leave({}, within_s=60)
 
 
 def _read_until_all_came(reader: LogReader, count: int) -> None:
@@ -50,7 +50,7 @@ def _read_until_all_came(reader: LogReader, count: int) -> None:
         found.update(message.place for message in reader.read(100, 0.1))
         return len(found) >= count
 
-    wait_until(enough, 30.0, what=f"{count} messages")
+    wait_until(enough, 120.0, what=f"{count} messages")
     assert count == len(found)
 
 
@@ -67,6 +67,6 @@ def test_reader_that_was_paused_when_partitions_moved_reads_on(log: Recording) -
                 second.read(100, 0.05)
                 return not first.read(100, 0.05) and bool(revocations)
 
-            wait_until(moved, 30.0, what="a rebalance")
+            wait_until(moved, 120.0, what="a rebalance")
         first.resume()
         _read_until_all_came(first, len(messages))

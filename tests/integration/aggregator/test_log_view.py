@@ -12,7 +12,7 @@ from tests.services import KafkaService
 
 async def test_log_id_is_the_topics_own(kafka_broker: KafkaService) -> None:
     """It tells a replay from the first messages of a log that was made anew."""
-    ensure_topics(kafka_broker.bootstrap, partitions=4, timeout_s=20)
+    ensure_topics(kafka_broker.bootstrap, partitions=4, timeout_s=60)
 
     ids = [await KafkaView(kafka_broker.bootstrap, topic.name).log_id() for topic in (DECISIONS, DECISIONS, GRANTS)]
 
@@ -22,7 +22,7 @@ async def test_log_id_is_the_topics_own(kafka_broker: KafkaService) -> None:
 
 async def test_low_watermark_of_a_fresh_partition_is_its_first_offset(kafka_broker: KafkaService) -> None:
     """Only what lies below it is known to be gone for good."""
-    ensure_topics(kafka_broker.bootstrap, partitions=4, timeout_s=20)
+    ensure_topics(kafka_broker.bootstrap, partitions=4, timeout_s=60)
     send(kafka_broker.bootstrap, Fill(decisions=4_000, block=500, copies=4))
     view = KafkaView(kafka_broker.bootstrap, DECISIONS.name)
 

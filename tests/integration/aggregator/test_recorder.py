@@ -46,9 +46,10 @@ def test_recorder_writes_every_decision_once_and_acknowledges_all_of_them(log: R
     """The exact record is the one thing that must be right."""
     fill = Fill(decisions=60_000, block=500)
     send(log.bootstrap, fill)
-    recorder = log.start(flush_decisions="7000")
+    # Long enough that nothing is read twice because the machine stood still.
+    recorder = log.start(flush_decisions="7000", session_timeout_ms="60000")
     log.wait_for(fill.total)
-    recorder.stop(timeout_s=30)
+    recorder.stop(timeout_s=60)
     assert 0 == recorder.exit_code()
     assert fill.totals().by_cell == log.by_cell()
     assert fill.totals().by_caller == log.by_caller()
@@ -65,7 +66,7 @@ def test_recorder_counts_a_block_once_that_stands_twice_in_the_log(log: Recordin
     log.wait_for(2)
     log.send([first, second])
     log.send([("gw-1", _block(2, 1))])
-    log.wait_for(3)
+    log.wait_for_all()
     assert (3, 3) == (log.decisions(), log.query("repeated_blocks"))
     assert 0 == log.query("conflicting_decisions")
 
@@ -75,10 +76,10 @@ def test_recorder_keeps_the_first_of_two_that_claim_one_identity(log: Recording)
     log.send([("gw-1", _block(0, 5))])
     recorder = log.start()
     log.wait_for(5)
-    recorder.stop(timeout_s=30)
+    recorder.stop(timeout_s=60)
     log.send([("gw-1", _block(4, 3, at_us=START_US + 86_400_000_000))])
     log.start()
-    log.wait_for(7)
+    log.wait_for_all()
     assert [("gw-1", 1, 4)] == log.rows("SELECT copy_id, epoch, seq FROM conflicts FINAL")
     assert [(4, 0), (5, 1), (6, 1)] == log.rows(
         "SELECT seq, toUInt8(toDate(at) != toDate('2026-03-01')) FROM decisions FINAL WHERE seq >= 4 ORDER BY seq"
@@ -90,7 +91,7 @@ def test_recorder_keeps_identities_apart_whose_joined_names_are_equal(log: Recor
     log.send([("a-1", _block(2, 1, copy_id="a-1", epoch=2)), ("a", _block(2, 1, copy_id="a", epoch=12))])
     log.send([("a", _block(2, 1, copy_id="a", epoch=1))])
     log.start()
-    log.wait_for(3)
+    log.wait_for_all()
     assert 3 == log.decisions()
 
 
@@ -100,11 +101,11 @@ def test_recorder_gives_the_same_record_for_a_replay_in_other_cuts(log: Recordin
     send(log.bootstrap, fill)
     first = log.start(flush_decisions="3000")
     log.wait_for(fill.total)
-    first.stop(timeout_s=30)
+    first.stop(timeout_s=60)
     log.send([("gw-1", _block(0, 7))])
     again = log.start(flush_decisions="1700", recorder_group="another-reader")
     log.wait_for(fill.total + 7)
-    again.stop(timeout_s=30)
+    again.stop(timeout_s=60)
     recorded = log.by_caller()
     assert 7 == recorded.pop("acct-1").offered
     assert fill.totals().by_caller == recorded
@@ -129,7 +130,8 @@ def test_recorder_sets_a_broken_block_aside_and_goes_on(log: Recording) -> None:
     broken = blocks[4][:-3]
     log.send([("gw-1", broken if number == 4 else block) for number, block in enumerate(blocks)])
     recorder = log.start()
-    log.wait_for(9)
+    log.wait_for_all()
+    assert 9 == log.decisions()
     ((topic, offset, reason, payload),) = log.rows(
         "SELECT topic, log_offset, reason, hex(payload) FROM dead_letters FINAL"
     )
@@ -143,7 +145,8 @@ def test_recorder_sets_a_broken_block_aside_and_goes_on(log: Recording) -> None:
     log.wait_for_log(recorder, "dead letter tallygate.decisions")
 
     log.send([("gw-1", blocks[4])])
-    log.wait_for(10)
+    log.wait_for_all()
+    assert 10 == log.decisions()
     assert 0 == log.query("conflicting_decisions")
 
 
@@ -160,7 +163,7 @@ def test_recorder_writes_grants_settlements_and_control_events(log: Recording) -
     log.send([("gw-1", encode_control(lost))], topic=CONTROL.name)
     log.send([("gw-1", _block(0, 1))])
     log.start()
-    log.wait_for(1)
+    log.wait_for_all()
     assert [("acct-1", START_US, 50, 4)] == log.rows("SELECT caller, grant_id, size_tokens, k FROM grants FINAL")
     assert [(30, 2)] == log.rows("SELECT max(spent_tokens), count() FROM settlements FINAL")
     ((kind, body),) = log.rows("SELECT kind, body FROM control FINAL")
@@ -176,9 +179,9 @@ def test_two_recorders_share_the_log_and_take_over_from_each_other(log: Recordin
     second = log.start(flush_decisions="5000")
     send(log.bootstrap, later)
     log.wait_for(fill.total)
-    first.stop(timeout_s=30)
+    first.stop(timeout_s=60)
     log.wait_for(2 * fill.total)
-    second.stop(timeout_s=30)
+    second.stop(timeout_s=60)
     assert (0, 0) == (first.exit_code(), second.exit_code())
     assert {cell: 2 * count for cell, count in fill.totals().by_cell.items()} == log.by_cell()
     assert 2 * fill.blocks == log.acknowledged()

@@ -102,7 +102,7 @@ def test_worker_counts_a_repeated_block_once_and_skips_a_corrupt_one(scene: Coun
 
     assert_exact(scene, small)
     assert code == 0
-    assert worker.log.count("is not a block") == 2
+    assert worker.log.count("is not a block") >= 2, "again only if the group has moved meanwhile"
 
 
 def test_stopping_worker_writes_and_commits_what_it_took(scene: Counting) -> None:
@@ -177,7 +177,7 @@ def test_worker_ends_when_the_table_is_not_of_this_release(one_scene: Counting) 
     one_scene.store.command("ALTER TABLE live DROP COLUMN k_counted")
     send(one_scene.bootstrap, Fill(decisions=1_000, block=500, copies=2, callers=5))
 
-    assert worker.wait(40) == 1
+    assert worker.wait() == 1
     assert "k_counted" in worker.log
 
 
@@ -203,7 +203,7 @@ def test_worker_that_cannot_start_names_the_address_and_its_setting(
     """Whoever starts it reads which of three addresses is wrong, and where it is set."""
     worker = one_scene.worker(**settings)
 
-    assert worker.wait(40) == code
+    assert worker.wait() == code
     for text in texts:
         assert text in worker.log
     assert "Traceback" not in worker.log
