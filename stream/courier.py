@@ -68,6 +68,7 @@ class Courier:
         self._make_topics = make_topics
         self._generation = 0
         self._is_broken = False
+        self._is_taking_back = False
         self._sends_alone = False
         self._shall_send_alone = False
         self._now_s = 0.0
@@ -84,20 +85,31 @@ class Courier:
         """Whether the broker has answered, and nothing is known to be wrong since."""
         return self.partitions is not None and self._trouble is None
 
-    def pump(self, *, now_s: float, wait_s: float = 0.0) -> None:
+    def pump(self, *, now_s: float, wait_s: float = 0.0, prepare_s: float = _PREPARE_TIMEOUT_S) -> None:
         """Send what waits, and take in what the broker has said.
 
         Args:
             now_s: monotonic time.
             wait_s: longest wait for the broker's word.
+            prepare_s: longest wait for its list of topics, if not known yet; making them may take four times it.
         """
         self._now_s = now_s
         self._poll(0.0)
         self._replace_if_broken()
-        if now_s >= self._wait_until_s and (self.partitions is not None or self._prepare(now_s, wait_s)):
+        if now_s >= self._wait_until_s and (self.partitions is not None or self._prepare(now_s, prepare_s)):
             self._send(now_s)
         self._poll(wait_s)
         self._replace_if_broken()
+
+    def start_afresh(self) -> None:
+        """Take back what the client has not sent yet; what is in flight meanwhile may be on the log, or not."""
+        self._is_taking_back = True
+        self._producer.purge(in_queue=True, in_flight=False, blocking=False)
+        self._drain()
+        self._is_taking_back = False
+        self._is_broken = True
+        self._replace_if_broken()
+        self._wait_until_s = 0.0
 
     def close(self) -> None:
         """Forget what is under way, so that the client ends at once."""
@@ -109,23 +121,23 @@ class Courier:
         try:
             self._producer.poll(wait_s)
         except KafkaException as error:
-            # What is fatal the client raises here; all else it gives to `error_cb`.
-            self._on_error(fault_of(error))
+            # What is fatal the client raises here; all else it gives to `error_cb`. That it lost what we took back, and
+            # so can guarantee no order any more, is no trouble.
+            if not self._is_taking_back:
+                self._on_error(fault_of(error))
 
     def _new_producer(self) -> ProducerLike:
         return self._make_producer(
             producer_settings(self._config, self._client_id, on_error=self._on_error, alone=self._shall_send_alone)
         )
 
-    def _prepare(self, now_s: float, wait_s: float) -> bool:
+    def _prepare(self, now_s: float, patience_s: float) -> bool:
         """Find the topics, or create them; a message to a topic that is absent could create it by accident."""
         try:
-            counts = self._partition_counts(max(wait_s, _PREPARE_TIMEOUT_S))
+            counts = self._partition_counts(patience_s)
             if not all(counts):
-                self._make_topics(
-                    self._config.bootstrap, partitions=self._config.partitions, timeout_s=_PREPARE_TIMEOUT_S * 2
-                )
-                counts = self._partition_counts(_PREPARE_TIMEOUT_S)
+                self._make_topics(self._config.bootstrap, partitions=self._config.partitions, timeout_s=patience_s)
+                counts = self._partition_counts(patience_s)
         except KafkaException as error:
             self._is_in_trouble(fault_of(error).str())
         except (TopicsUnavailable, TopicsMismatch) as error:
@@ -192,7 +204,7 @@ class Courier:
                 self._shall_send_alone = True
                 log.warning("the broker refuses a batch for %s (%s): messages go alone now", letter.topic, fault.str())
         elif fault.code() in _PURGED:
-            self._outbox.give_back(number)
+            self._outbox.give_back(number, never_left=fault.code() == KafkaError._PURGE_QUEUE)
         elif not self._is_refused(number, letter, fault):
             self._is_broken = True
             self._outbox.give_back(number)
@@ -221,16 +233,20 @@ class Courier:
             self._is_broken = True
         self._is_in_trouble(fault.str())
 
+    def _drain(self) -> None:
+        """Let the client say for a moment what became of its letters."""
+        for _ in range(_LAST_POLLS):
+            self._poll(0.0)
+            if not self._outbox.under_way:
+                return
+            self._poll(_LAST_POLL_S)
+
     def _replace_if_broken(self) -> None:
         if not self._is_broken:
             return
         old = self._producer
         old.purge(in_queue=True, in_flight=True, blocking=False)
-        for _ in range(_LAST_POLLS):
-            self._poll(0.0)
-            if not self._outbox.under_way:
-                break
-            self._poll(_LAST_POLL_S)
+        self._drain()
         # If no fresh one can be made, the next round tries again.
         self._producer = self._new_producer()
         self._sends_alone = self._shall_send_alone
@@ -241,6 +257,7 @@ class Courier:
             self._wait_until_s = self._now_s + _RETRY_S
 
     def _is_in_trouble(self, what: str) -> None:
+        self._outbox.doubt()
         if self._trouble is None:
             log.warning(
                 "Kafka at %s (TALLYGATE_KAFKA) does not take the record: %s. It is kept in memory and tried again.",

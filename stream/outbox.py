@@ -43,6 +43,7 @@ class Outbox:
         self._letters: dict[int, Letter] = {}
         self._waiting: dict[int, Letter] = {}
         self._handed_over: set[int] = set()
+        self._doubtful: set[int] = set()
         self._is_sorted = True
         self._next_number = 0
         self._under_way_bytes = 0
@@ -96,12 +97,21 @@ class Outbox:
         """Whether a client ever had the letter, so that it may be on the log although nobody has said so."""
         return number in self._handed_over
 
+    def doubt(self) -> None:
+        """Something went wrong: what a client has now may be on the log, even if it says later that it never left."""
+        self._doubtful |= self._handed_over
+
+    def unsent(self) -> list[tuple[int, Letter]]:
+        """Letters that are certainly not on the log."""
+        return [(number, letter) for number, letter in self if number not in self._handed_over]
+
     def remove(self, number: int) -> Letter | None:
         """The letter is done with, delivered or given up; None if it was already."""
         letter = self._letters.pop(number, None)
         if letter is None:
             return None
         self._handed_over.discard(number)
+        self._doubtful.discard(number)
         if self._waiting.pop(number, None) is None:
             self._under_way_bytes -= len(letter.value)
         self.bytes -= len(letter.value)
@@ -115,13 +125,15 @@ class Outbox:
         self._is_sorted = True
         self._under_way_bytes = 0
 
-    def give_back(self, number: int) -> None:
-        """One letter under way must be sent again, at its old place in the order."""
+    def give_back(self, number: int, *, never_left: bool = False) -> None:
+        """One letter under way must be sent again, at its old place in the order; or its client had not yet sent it."""
         letter = self._letters.get(number)
         if letter is None or number in self._waiting:
             return
         self._waiting[number] = letter
         self._is_sorted = False
+        if never_left and number not in self._doubtful:
+            self._handed_over.discard(number)
         self._under_way_bytes -= len(letter.value)
 
     def clear(self) -> None:
@@ -129,6 +141,7 @@ class Outbox:
         self._letters.clear()
         self._waiting.clear()
         self._handed_over.clear()
+        self._doubtful.clear()
         self._under_way_bytes = self.bytes = self.decisions = self.facts = 0
 
     def __iter__(self) -> Iterator[tuple[int, Letter]]:

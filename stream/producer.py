@@ -17,11 +17,12 @@ from enforcer.clock import Clock, SystemClock
 from enforcer.identity import CopyIdentity
 from enforcer.sink import DegradeChanged, GrantIssued, GrantSettled
 from enforcer.types import Verdict
+from stream.buffer import Loss
 from stream.client import ProducerLike, confluent_producer
 from stream.config import StreamConfig
 from stream.courier import Courier
 from stream.fault_log import FaultLog
-from stream.loss_watch import LossWatch
+from stream.loss_watch import LossWatch, ending_line
 from stream.shipper import Shipper
 
 log = logging.getLogger("tallygate.stream")
@@ -29,6 +30,11 @@ log = logging.getLogger("tallygate.stream")
 #: How often the thread looks at what was captured.
 _TICK_S: Final = 0.05
 _CLOSING_TICK_S: Final = 0.02
+#: Longest wait for the list of topics while closing: making them may take four times as long.
+_CLOSING_PREPARE_S: Final = 0.25
+#: The share of the time for closing that is kept for naming losses, and the least time for it.
+_LAST_WORDS_SHARE: Final = 0.2
+_LAST_WORDS_S: Final = 1.0
 #: Time beyond `close`'s own that its thread may take to end.
 _JOIN_GRACE_S: Final = 1.5
 
@@ -81,6 +87,8 @@ class KafkaSink:
         self._faults = FaultLog()
         self._closing = threading.Event()
         self._deadline_s = 0.0
+        self._last_words_s = _LAST_WORDS_S
+        self._unrecorded: tuple[Loss, ...] = ()
         self._thread = threading.Thread(target=self._run, name="tallygate-stream", daemon=True)
         self._thread.start()
 
@@ -88,6 +96,11 @@ class KafkaSink:
     def capture(self) -> Callable[[Verdict], None]:
         """The list's own `append`: tens of nanoseconds, from any thread."""
         return self._shipper.captured.append
+
+    @property
+    def unrecorded(self) -> tuple[Loss, ...]:
+        """After `close`: the decisions that are not on the log, as far as is known, and that no message there names."""
+        return self._unrecorded
 
     @property
     def stats(self) -> SinkStats:
@@ -119,17 +132,21 @@ class KafkaSink:
     def close(self, timeout_s: float) -> None:
         """Ship what was taken; give up after `timeout_s` and count what is left as lost. Safe to call twice.
 
-        What is captured afterwards is not recorded.
+        The last fifth of the time (at least a second, even beyond it) is for saying on the log what will not be
+        there. What not even that could be said of stands in `unrecorded`, and in one line of the process's log. What
+        is captured afterwards is not recorded.
         """
         if not self._closing.is_set():
-            self._deadline_s = time.monotonic() + timeout_s
+            self._last_words_s = max(_LAST_WORDS_S, min(timeout_s * _LAST_WORDS_SHARE, 2.0))
+            self._deadline_s = time.monotonic() + timeout_s * (1 - _LAST_WORDS_SHARE)
             self._closing.set()
         self._thread.join(timeout_s + _JOIN_GRACE_S)
 
     def _run(self) -> None:
         while not self._closing.wait(_TICK_S):
             self._guarded(self._tick)
-        self._guarded(self._finish)
+        for work in (self._ship_all, self._say_last, self._end):
+            self._guarded(work)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         """Run one round; a fault of ours must neither end the thread nor let the list grow without bound."""
@@ -149,18 +166,36 @@ class KafkaSink:
         if line is not None:
             log.warning("%s", line)
 
-    def _finish(self) -> None:
+    def _ship_all(self) -> None:
         # Facts need the partition count, which only the broker knows.
         while self._courier.partitions is None and self._shipper.facts and self._has_time():
-            self._courier.pump(now_s=time.monotonic(), wait_s=_CLOSING_TICK_S)
+            self._pump_closing()
         self._step(everything=True)
         while len(self._shipper.outbox) and self._has_time():
-            self._courier.pump(now_s=time.monotonic(), wait_s=_CLOSING_TICK_S)
+            self._pump_closing()
+
+    def _say_last(self) -> None:
+        """Name on the log what will not be there, if the broker takes at least that."""
+        self._deadline_s = time.monotonic() + self._last_words_s
+        if not len(self._shipper.outbox) or self._courier.partitions is None:
+            return
+        self._courier.start_afresh()
+        while len(self._shipper.outbox) and self._has_time():
+            self._shipper.give_up(unix_us=self._clock.unix_us())
+            self._pump_closing()
+
+    def _end(self) -> None:
         # First the client's last word: what it has delivered must not count as lost.
         self._courier.close()
-        left = self._shipper.abandon(now_s=self._now_s())
-        if left:
-            log.error("closed while Kafka was away: %d decisions are not recorded", sum(loss.count for loss in left))
+        facts_before = self._shipper.facts_lost
+        self._unrecorded = tuple(self._shipper.abandon(now_s=self._now_s()))
+        line = ending_line(self._unrecorded, facts=self._shipper.facts_lost - facts_before)
+        if line is not None:
+            log.error("%s", line)
+
+    def _pump_closing(self) -> None:
+        left_s = max(self._deadline_s - time.monotonic(), _CLOSING_TICK_S)
+        self._courier.pump(now_s=time.monotonic(), wait_s=_CLOSING_TICK_S, prepare_s=min(left_s, _CLOSING_PREPARE_S))
 
     def _now_s(self) -> float:
         return self._clock.monotonic_ns() / 1e9

@@ -132,6 +132,18 @@ class Shipper:
         if letter.decisions:
             self._buffer.lose(Loss(letter.first_seq, letter.decisions, REFUSED))
 
+    def give_up(self, *, unix_us: int) -> None:
+        """The copy ends and time is short: name as lost what is certainly not on the log, while that can be said."""
+        for number, letter in self.outbox.unsent():
+            if letter.decisions or letter.facts:
+                self.outbox.remove(number)
+                self.facts_lost += letter.facts
+                if letter.decisions:
+                    self._buffer.lose(Loss(letter.first_seq, letter.decisions, UNSENT))
+        self.facts_lost += len(self.facts)
+        self.facts.clear()
+        self._tell_losses(unix_us)
+
     def abandon(self, *, now_s: float) -> list[Loss]:
         """The copy ends: count what is left as lost and forget it.
 

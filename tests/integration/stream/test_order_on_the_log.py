@@ -42,7 +42,7 @@ def test_blocks_stand_in_order_through_freezes(kafka_broker: KafkaService) -> No
 def test_only_messages_that_are_too_long_are_refused(apache_broker: KafkaService) -> None:
     """The broker refuses a whole batch for one of them; the record must lose that one alone, and keep its order."""
     ensure_topics(apache_broker.bootstrap, partitions=4, timeout_s=20.0)
-    set_longest_message(apache_broker.bootstrap, 20_000)
+    set_decisions_topic(apache_broker.bootstrap, "max.message.bytes", "20000")
     config = StreamConfig(bootstrap=apache_broker.bootstrap, block_decisions=10, flush_s=0.05, compression="none")
     sink = KafkaSink(config, IDENTITY)
     for seq in range(1_000):
@@ -75,10 +75,10 @@ def test_topic_that_vanishes_costs_only_what_was_on_it(apache_broker: KafkaServi
     assert set(range(2_000, 6_000)) == {seq for _, _, seq in log.identities()}
 
 
-def set_longest_message(bootstrap: str, length: int) -> None:
-    """Set the longest batch that the broker takes for decisions, in bytes."""
+def set_decisions_topic(bootstrap: str, name: str, value: str) -> None:
+    """Change a setting of the decisions topic, and wait until the broker knows it."""
     client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    change = ConfigEntry("max.message.bytes", str(length), incremental_operation=AlterConfigOpType.SET)
+    change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, DECISIONS.name, incremental_configs=[change])
     for future in client.incremental_alter_configs([resource]).values():
         future.result(20)
@@ -86,6 +86,6 @@ def set_longest_message(bootstrap: str, length: int) -> None:
     def is_known() -> bool:
         asked = ConfigResource(ResourceType.TOPIC, DECISIONS.name)
         found = client.describe_configs([asked])[asked].result(20)
-        return bool(found["max.message.bytes"].value == str(length))
+        return bool(found[name].value == value)
 
     wait_until(is_known, 20.0)

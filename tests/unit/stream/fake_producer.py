@@ -28,6 +28,9 @@ class FakeProducer:
     room: int = 10_000
     raises: KafkaError | None = None
     delivers: bool = False
+    delivers_topics: set[str] = field(default_factory=set)
+    in_flight: int = 0
+    asked_s: list[float] = field(default_factory=list)
     delivered: list[dict[str, Any]] = field(default_factory=list)
     purged: bool = False
     fatal: KafkaError | None = None
@@ -46,13 +49,25 @@ class FakeProducer:
             raise KafkaException(error)
         if self.delivers:
             self.deliver(len(self.pending))
+        for message in [one for one in self.pending if one["topic"] in self.delivers_topics]:
+            self.pending.remove(message)
+            self.delivered.append(message)
+            message["on_delivery"](None, None)
         return 0
 
     def purge(self, *, in_queue: bool, in_flight: bool, blocking: bool) -> None:
-        self.purged = True
-        self.fail(len(self.pending), fault(KafkaError._PURGE_QUEUE))
+        self.purged = self.purged or in_flight
+        flying, self.pending = self.pending[: self.in_flight], self.pending[self.in_flight :]
+        if in_queue and not in_flight:
+            self.die()
+        if in_queue:
+            self.fail(len(self.pending), fault(KafkaError._PURGE_QUEUE))
+        self.pending[:0] = flying
+        if in_flight:
+            self.fail(len(flying), fault(KafkaError._PURGE_INFLIGHT))
 
     def list_topics(self, *, timeout: float) -> Any:
+        self.asked_s.append(timeout)
         if self.is_away:
             raise KafkaException(fault(KafkaError._TRANSPORT))
         listed = {

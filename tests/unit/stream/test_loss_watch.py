@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from stream.loss_watch import LossWatch
+from stream.buffer import UNSENT, Loss
+from stream.loss_watch import LossWatch, ending_line
 
 
 def test_loss_watch_says_when_it_begins_and_when_it_is_over() -> None:
@@ -24,3 +25,12 @@ def test_loss_watch_counts_each_spell_for_itself() -> None:
     watch.line(10, now_s=10.0)
     assert "are being lost" in (watch.line(12, now_s=20.0) or "")
     assert "; 2 were" in (watch.line(12, now_s=30.0) or "")
+
+
+def test_ending_line_names_ranges_up_to_a_bound() -> None:
+    """One line must stay readable, and still count everything."""
+    assert ending_line([], facts=0) is None
+    assert "0 decisions and 3 grants" in (ending_line([], facts=3) or "")
+    line = ending_line([Loss(at * 10, 5, UNSENT) for at in range(50)], facts=0) or ""
+    assert "250 decisions" in line
+    assert f"5 from seq 190 to 194 ({UNSENT}); 150 in 30 further ranges" in line

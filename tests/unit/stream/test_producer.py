@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from stream.buffer import UNACKNOWLEDGED, UNSENT, Loss
 from stream.config import StreamConfig
+from stream.contract.control import CopyStopped, DecisionsLost, FactsLost, decode_control
+from stream.contract.topics import CONTROL, DECISIONS
 from stream.producer import KafkaSink, SinkStats
 from tests.processes import wait_until
 from tests.unit.stream.fake_producer import FakeProducer
@@ -38,8 +41,8 @@ def test_close_ships_everything_that_was_taken() -> None:
     assert SinkStats(4_500, 4_500, 0, 0, 0, 2, 0, True) == rig.sink.stats
 
 
-def test_close_gives_up_in_time_and_counts_what_is_left() -> None:
-    """A dead broker must not keep a gateway from ending."""
+def test_close_gives_up_in_time_and_names_what_is_left(caplog: pytest.LogCaptureFixture) -> None:
+    """A dead broker must not keep a gateway from ending; only its own log can then say what is missing."""
     rig = Rig(is_away=True)
     for one in verdicts(10):
         rig.sink.capture(one)
@@ -47,6 +50,37 @@ def test_close_gives_up_in_time_and_counts_what_is_left() -> None:
     rig.sink.close(0.2)
     assert SinkStats(10, 0, 10, 0, 0, 0, 1, False) == rig.sink.stats
     assert rig.producers[0].purged
+    assert (Loss(0, 10, UNSENT),) == rig.sink.unrecorded
+    last = caplog.records[-1].getMessage()
+    assert "10 decisions and 1 grants and settlements are not recorded" in last
+    assert f"10 from seq 0 to 9 ({UNSENT})" in last
+    assert max(rig.producers[-1].asked_s[1:], default=0.0) <= 0.25
+
+
+def test_close_names_on_the_log_what_will_not_be_there() -> None:
+    """Time was short but the broker is there: the record itself must say what is missing at its end."""
+    rig = Rig(delivers_topics={CONTROL.name})
+    for one in verdicts(10):
+        rig.sink.capture(one)
+    rig.sink.grant_issued(grant())
+    rig.sink.close(0.2)
+    told = [decode_control(one["value"]) for each in rig.producers for one in each.delivered]
+    assert [(0, 10, UNSENT)] == [(e.first_seq, e.count, e.cause) for e in told if isinstance(e, DecisionsLost)]
+    assert [1] == [event.total for event in told if isinstance(event, FactsLost)]
+    assert [10] == [event.next_seq for event in told if isinstance(event, CopyStopped)]
+    assert ((), 10, 1) == (rig.sink.unrecorded, rig.sink.stats.lost, rig.sink.stats.facts_lost)
+
+
+def test_close_does_not_call_lost_on_the_log_what_may_be_there() -> None:
+    """A block in flight may have arrived: the record must not deny it, and the process's log says that it may."""
+    rig = Rig(delivers_topics={CONTROL.name}, in_flight=1)
+    for one in verdicts(10):
+        rig.sink.capture(one)
+    wait_until(lambda: any(one["topic"] == DECISIONS.name for one in rig.producers[0].pending), 5.0)
+    rig.sink.close(0.2)
+    told = [decode_control(one["value"]) for each in rig.producers for one in each.delivered]
+    assert not any(isinstance(event, DecisionsLost) for event in told)
+    assert (Loss(0, 10, UNACKNOWLEDGED),) == rig.sink.unrecorded
 
 
 def test_decisions_flow_without_anyone_asking() -> None:
