@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import signal
 import sys
 import threading
 from pathlib import Path
-from types import FrameType
 
 from dashboard.links import sign_in_link
 from tallygate.config import RunningStack, announce, withdraw
+from tallygate.ending import Ended, ignore_end, raise_at_end
 from tallygate.up import LocalStack, StackOptions
 
 _CHECK_S = 0.2
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_up(options: StackOptions) -> int:
@@ -25,9 +23,7 @@ def run_up(options: StackOptions) -> int:
     Raises:
         EngineError: something did not start, or an engine ended.
     """
-    # SIGINT too: a shell starts background commands with it ignored.
-    for number in _ENDING:
-        signal.signal(number, _interrupt)
+    raise_at_end()
     stack = LocalStack(options)
     try:
         stack.start()
@@ -40,12 +36,11 @@ def run_up(options: StackOptions) -> int:
             _watch(stack)
         finally:
             withdraw(running)
-    except KeyboardInterrupt:
+    except Ended:
         sys.stderr.write("\ntallygate: ending …\n")
     finally:
         # A second Ctrl-C would leave the stop half done; it takes five seconds at most.
-        for number in _ENDING:
-            signal.signal(number, signal.SIG_IGN)
+        ignore_end()
         stack.stop()
     return 0
 
@@ -114,7 +109,3 @@ def _watch(stack: LocalStack) -> None:
     while True:
         stack.check()
         pause.wait(_CHECK_S)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

@@ -18,6 +18,7 @@ from aggregator.migrate import MigrationError, migrate
 from aggregator.store import StoreRefused, StoreUnavailable
 from stream.admin import TopicsMismatch, TopicsUnavailable, ensure_topics
 from tallygate.config import announced, current_environ, secret_from
+from tallygate.ending import held
 from tallygate.engines.apache_kafka import start_apache_kafka
 from tallygate.engines.clickhouse import ClickHouse, start_clickhouse
 from tallygate.engines.errors import EngineError, EngineFailed, PortTaken
@@ -124,8 +125,9 @@ class LocalStack:
             EngineError: a part is missing or did not come up; what had started is stopped.
         """
         self._claim_ports()
-        self._scratch = Scratch()
-        self._folder = self._scratch.path
+        with held():
+            self._scratch = Scratch()
+            self._folder = self._scratch.path
         try:
             self._start_engines()
             self._prepare()
@@ -196,15 +198,21 @@ class LocalStack:
         starters: tuple[Callable[[], Valkey | KafkaBroker | ClickHouse], ...]
         starters = (self._start_valkey, self._start_broker, self._start_clickhouse)
         pool = ThreadPoolExecutor(len(starters))
-        starting: list[Future[Valkey | KafkaBroker | ClickHouse]] = [pool.submit(start) for start in starters]
+        starting: list[Future[None]] = []
         try:
+            # A thread whose start is interrupted is one that the pool does not know, and does not wait for.
+            with held():
+                starting.extend(pool.submit(self._start_engine, start) for start in starters)
             wait(starting)
         finally:
-            # Also after Ctrl-C: what has started must be known, to be stopped.
-            pool.shutdown()
-            self._engines = [future.result().child for future in starting if future.exception() is None]
+            # Also after Ctrl-C: what starts must be known, to be stopped, and nothing may start after that.
+            with held():
+                pool.shutdown(cancel_futures=True)
         for future in starting:
             future.result()
+
+    def _start_engine(self, start: Callable[[], Valkey | KafkaBroker | ClickHouse]) -> None:
+        self._engines.append(start().child)
 
     def _start_valkey(self) -> Valkey:
         return start_valkey(self._ports["owner"], log_dir=self._folder, setting="--owner-port")
@@ -237,7 +245,8 @@ class LocalStack:
         for name, module in modules.items():
             self._services.append(self._service(name, module))
         for service in self._services:
-            service.start()
+            with held():
+                service.start()
         pages = self._services[1].child
         if pages is not None:
             pages.wait_ready(lambda: accepts_connections(HOST, self._ports["dashboard"]), timeout_s=_READY_S)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from aggregator.store import Store
 from tallygate.demo.load import Seen
+from tallygate.demo.missing import Missing
 
 #: The exact record, and the live totals that the pages read: both must agree with the client.
 _RAW = """
@@ -117,12 +118,13 @@ def table(counts: Sequence[CallerCount]) -> str:
     return "\n".join((lines[0], "-" * max(len(line) for line in lines), *lines[1:]))
 
 
-def write_report(path: Path, counts: Sequence[CallerCount], *, seconds: float) -> None:
-    """Write the counts as JSON: `equal`, `seconds`, `decisions`, `callers`."""
+def write_report(path: Path, counts: Sequence[CallerCount], missing: Sequence[Missing], *, seconds: float) -> None:
+    """Write the counts as JSON: `equal`, `seconds`, `decisions`, `callers`, and `lost_gateways` with their gaps."""
     document = {
-        "equal": all(row.fault is None for row in counts),
+        "equal": all(row.fault is None for row in counts) and not missing,
         "seconds": round(seconds, 3),
         "decisions": sum(row.recorded_admitted + row.recorded_refused for row in counts),
         "callers": [asdict(row) for row in counts],
+        "lost_gateways": [{**asdict(gateway), "missing": gateway.decisions} for gateway in missing],
     }
     path.write_text(json.dumps(document, indent=2) + "\n")

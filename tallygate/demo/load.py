@@ -37,12 +37,21 @@ class Load:
         self.seen = {caller.name: Seen() for caller in CALLERS}
         self._gateways = list(gateways)
         self._rates = rates(rate_per_s)
+        self._down: set[str] = set()
         self._stopping = asyncio.Event()
+        #: Requests that each gateway answered, by its address.
+        self.answered_by: Counter[str] = Counter()
 
     @property
     def answered(self) -> int:
         """Requests that were answered so far, by any status."""
         return sum(seen.statuses.total() for seen in self.seen.values())
+
+    def without(self, gateway: str) -> None:
+        """Send no more to this one, as a load balancer does; its requests go to the others, if there are any."""
+        self._down.add(gateway)
+        if self._down.issuperset(self._gateways):
+            self.stop()
 
     def stop(self) -> None:
         """Send no more; `run` returns once all that was sent is answered."""
@@ -59,8 +68,7 @@ class Load:
 
     async def _send_all(self, session: aiohttp.ClientSession, caller: DemoCaller, place: int, seconds: float) -> None:
         loop = asyncio.get_running_loop()
-        reach = min(caller.reach or len(self._gateways), len(self._gateways))
-        gateways = [self._gateways[(place + number) % len(self._gateways)] for number in range(reach)]
+        gateways, down = self._reached_by(caller, place), 0
         every_s = 1 / self._rates[caller.name]
         room = asyncio.Semaphore(_MOST_IN_FLIGHT)
         start = loop.time()
@@ -70,8 +78,17 @@ class Load:
                 if (wait_s := due - loop.time()) > 0:
                     await asyncio.sleep(wait_s)
                 await room.acquire()
-                group.create_task(self._send_one(session, caller.name, gateways[number % reach], number, room))
+                if down != len(self._down):
+                    gateways, down = self._reached_by(caller, place), len(self._down)
+                gateway = gateways[number % len(gateways)] if gateways else self._gateways[0]
+                group.create_task(self._send_one(session, caller.name, gateway, number, room))
                 number += 1
+
+    def _reached_by(self, caller: DemoCaller, place: int) -> list[str]:
+        """The gateways that a caller's connections reach; none if all have ended."""
+        up = [gateway for gateway in self._gateways if gateway not in self._down]
+        reach = min(caller.reach or len(up), len(up))
+        return [up[(place + number) % len(up)] for number in range(reach)]
 
     async def _send_one(
         self, session: aiohttp.ClientSession, caller: str, gateway: str, number: int, room: asyncio.Semaphore
@@ -82,6 +99,7 @@ class Load:
             async with session.get(gateway + path_of(number), headers={"x-account": caller}) as response:
                 body = await response.read()
                 seen.statuses[response.status] += 1
+                self.answered_by[gateway] += 1
                 if response.status == 429:
                     seen.last_request_id = _request_id(body)
         except (aiohttp.ClientError, TimeoutError) as error:
