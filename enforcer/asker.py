@@ -35,8 +35,8 @@ _BACK = "the owner answers again"
 class Asker:
     """Coalesces, sends, delivers, settles.
 
-    `lock` guards every account off the fast path, and what the sink is told: nothing once the copy is closed. `alone`
-    is True while decisions are made without the owner.
+    `lock` guards every account off the fast path, and what the sink is told: nothing once the copy is closed.
+    `alone` is True while decisions are made without the owner.
     """
 
     def __init__(

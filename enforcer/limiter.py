@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 
 from enforcer.alone import decide_alone
 from enforcer.asker import Asker
@@ -19,8 +18,9 @@ from enforcer.errors import EnforcerError, InvalidField
 from enforcer.identity import CopyIdentity, format_request_id
 from enforcer.lane import Decisions, Lane, Waiter
 from enforcer.owner import Owner
-from enforcer.policy import MAX_COST_TOKENS, Policy
+from enforcer.policy import MAX_COST_TOKENS, FailMode, Policy
 from enforcer.settings import LimiterSettings
+from enforcer.settling import too_late
 from enforcer.sink import Sink
 from enforcer.types import Reason, Source, Verdict, outcome_code
 
@@ -49,8 +49,7 @@ class Limiter(Decisions):
     ) -> None:
         settings = settings or LimiterSettings()
         clock = clock or SystemClock()
-        locked = settings.locked if settings.locked is not None else not _gil_is_enabled()
-        super().__init__(sink.capture, clock, policy_version=policy.version, fast=not locked)
+        super().__init__(sink.capture, clock, policy_version=policy.version, fast=not settings.takes_lock)
         self.policy = policy
         self.identity = identity
         self._owner = owner
@@ -211,7 +210,7 @@ class Limiter(Decisions):
         try:
             self._asker.close(lambda: self._directory.accounts, timeout_s, deadline_ns)
         finally:
-            self._capture = _too_late
+            self._capture = too_late
             try:
                 self._owner.close()
             except Exception:  # a connection that will not end must not cost the record
@@ -233,14 +232,13 @@ class Limiter(Decisions):
                 account.refuse(cost)
                 basis, held = lane.basis_alone(), account.held
                 return self.record(basis, now_ns, allowed=False, code=_NEVER, cost=cost, remaining=held, wait_ms=-1)
-            left = account.spend(cost, now_ns)
-            if left >= 0:
-                if left < account.current.low:
-                    self._queue_ahead(account)
-                return self.admit(lane, cost=cost, left=left, now_ns=now_ns, source=Source.LOCAL)
+            away = asker.alone or now_ns < account.retry_at_ns
+            verdict = self._spend_held(lane, cost, now_ns, away=away)
+            if verdict is not None:
+                return verdict
             if now_ns < account.refused_until_ns(cost):
                 return self.refuse(lane, cost=cost, now_ns=now_ns, source=Source.LOCAL)
-            if asker.alone or now_ns < account.retry_at_ns:
+            if away:
                 return decide_alone(self, self._fail_rule, lane, cost=cost, now_ns=now_ns)
             waiter = Waiter(lane, cost, loop)
             asker.line_up(waiter)
@@ -255,7 +253,23 @@ class Limiter(Decisions):
             return self._decide_waiting(waiter)
 
     def _decide_waiting(self, waiter: Waiter) -> Verdict:
-        return decide_alone(self, self._fail_rule, waiter.lane, cost=waiter.cost, now_ns=self._now())
+        """Decide about a request for which the owner's answer did not come. With the lock held."""
+        lane, cost, now_ns = waiter.lane, waiter.cost, self._now()
+        away = self._asker.alone or now_ns < lane.account.retry_at_ns
+        held = self._spend_held(lane, cost, now_ns, away=away)
+        return held or decide_alone(self, self._fail_rule, lane, cost=cost, now_ns=now_ns)
+
+    def _spend_held(self, lane: Lane, cost: int, now_ns: int, *, away: bool) -> Verdict | None:
+        """Admit from what is held; while the owner is away past its expiry too, but for routes that fail closed."""
+        account = lane.account
+        past_expiry = away and lane.resolution.fail_mode is not FailMode.CLOSED
+        left = account.spend(cost, now_ns, past_expiry=past_expiry)
+        if left < 0:
+            return None
+        if left < account.current.low:
+            self._queue_ahead(account)
+        source = Source.LOCAL if now_ns < account.current.until_ns else Source.DEGRADED
+        return self.admit(lane, cost=cost, left=left, now_ns=now_ns, source=source)
 
     def _ask_ahead(self, lane: Lane) -> None:
         with self._asker.lock:
@@ -279,16 +293,6 @@ class Limiter(Decisions):
         if is_new:
             self._asker.tending.watch_age(lane.account, now_ns)
         return lane
-
-
-def _too_late(verdict: Verdict) -> None:
-    """Stands in for the sink once that is closed: a verdict that nobody records must not be returned either."""
-    raise EnforcerError(f"this limiter was closed before decision {verdict.seq} was recorded")
-
-
-def _gil_is_enabled() -> bool:
-    probe = getattr(sys, "_is_gil_enabled", None)
-    return True if probe is None else bool(probe())
 
 
 def _invalid_cost(cost: object) -> InvalidField:

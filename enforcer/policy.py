@@ -35,12 +35,12 @@ Location = tuple[str | int, ...]
 
 
 class FailMode(StrEnum):
-    """What a route does while the owner is away and this copy holds no grant."""
+    """What a route does while the owner is away and this copy holds nothing, not even a grant that has expired."""
 
     BY_PLAN = "by_plan"
     """Small plans: the full local bucket in each copy. Large plans: the plan divided by the copies."""
     CLOSED = "closed"
-    """Refuse."""
+    """Refuse. Of what is held, only what has not expired is spent."""
     EMERGENCY = "emergency"
     """The plan divided by the copies, whatever its size; a bucket of at least one token."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -34,3 +35,11 @@ class LimiterSettings:
     ask_ahead_above_ms: float = 2.0
     close_timeout_s: float = 5.0
     jitter: Callable[[], float] = random.random
+
+    @property
+    def takes_lock(self) -> bool:
+        """`locked`, or what this build of Python needs."""
+        if self.locked is not None:
+            return self.locked
+        probe = getattr(sys, "_is_gil_enabled", None)
+        return probe is not None and not probe()

@@ -1,6 +1,6 @@
 """The last words of a copy: every total, stated as final to the owner, at most for as long as there is time.
 
-What the owner does not hear it credits back when it expires; the sink has the totals already. Never raises.
+What the owner does not hear it credits back when it expires; the sink has the totals already. Settling never raises.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 
 from enforcer.clock import Clock
 from enforcer.core.account import Account
-from enforcer.errors import OwnerUnavailable
+from enforcer.errors import EnforcerError, OwnerUnavailable
 from enforcer.owner import Owner
-from enforcer.types import Ask, AskFault
+from enforcer.types import Ask, AskFault, Verdict
 
 log = logging.getLogger("enforcer")
 
@@ -44,6 +44,15 @@ def settle_last(
         for account, outcome in zip(chunk, outcomes, strict=False):
             if isinstance(outcome, AskFault):
                 _warn(1, f"{account}: {outcome.cause}")
+
+
+def too_late(verdict: Verdict) -> None:
+    """Stands in for the sink once that is closed: a verdict that nobody records must not be returned either.
+
+    Raises:
+        EnforcerError: always.
+    """
+    raise EnforcerError(f"this limiter was closed before decision {verdict.seq} was recorded")
 
 
 def failure_cause(error: Exception) -> str:

@@ -107,8 +107,10 @@ class Account:
         """The copy's own smoothed spending for this caller."""
         return self._pace.rate_per_s
 
-    def spend(self, cost: int, now_ns: int) -> int:
+    def spend(self, cost: int, now_ns: int, *, past_expiry: bool = False) -> int:
         """Spend from `current`, or else from `upcoming`, which then becomes `current`.
+
+        `past_expiry` is for when the owner cannot be asked: what was not stated as final is spent all the same.
 
         Returns:
             Tokens left in `current` after that, or -1 if neither held enough.
@@ -117,7 +119,7 @@ class Account:
             lease = self.current
             # As on the fast path: no call between this read and the store, or two threads spend one token.
             left = lease.left - cost
-            if left >= 0 and now_ns < lease.until_ns:
+            if left >= 0 and (past_expiry or now_ns < lease.until_ns):
                 lease.left = left
                 return left
             upcoming = self.upcoming

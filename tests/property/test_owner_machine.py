@@ -82,7 +82,7 @@ class OwnerMachine(RuleBasedStateMachine):
         """All copies spend all that they hold at once, and what the bucket has is taken on top of it."""
         self.world.exchange(self._copy(copy), waiting=0, want=0)
         for holder in self.world.copies:
-            holder.drop_expired(self.world.real_us)
+            self.world.drop_expired(holder)
             self.world.spend(holder, holder.left)
         self.heap(copy, 1.2)
 

@@ -47,7 +47,7 @@ class World:
 
     def request(self, copy: ModelCopy, cost: int, *, fate: Fate = "arrives", jitter: float = 0.0) -> bool:
         """One request at one copy; True if it was admitted."""
-        copy.drop_expired(self.real_us)
+        self.drop_expired(copy)
         copy.offered += cost
         if copy.left >= cost:
             self.spend(copy, cost)
@@ -59,6 +59,11 @@ class World:
             self.spend(copy, cost)
             return True
         return False
+
+    def drop_expired(self, copy: ModelCopy) -> None:
+        """A copy stops spending what has expired, unless the owner is away: then it fails static."""
+        if not self.away:
+            copy.drop_expired(self.real_us)
 
     def exchange(
         self,
