@@ -14,7 +14,10 @@ async def test_log_id_is_the_topics_own(kafka_broker: KafkaService) -> None:
     """It tells a replay from the first messages of a log that was made anew."""
     ensure_topics(kafka_broker.bootstrap, partitions=4, timeout_s=60)
 
-    ids = [await KafkaView(kafka_broker.bootstrap, topic.name).log_id() for topic in (DECISIONS, DECISIONS, GRANTS)]
+    ids = [
+        await KafkaView(kafka_broker.bootstrap, topic.name, timeout_s=60).log_id()
+        for topic in (DECISIONS, DECISIONS, GRANTS)
+    ]
 
     assert ids[0] == ids[1] != ids[2]
     assert len(ids[0]) > 10
@@ -24,7 +27,7 @@ async def test_low_watermark_of_a_fresh_partition_is_its_first_offset(kafka_brok
     """Only what lies below it is known to be gone for good."""
     ensure_topics(kafka_broker.bootstrap, partitions=4, timeout_s=60)
     send(kafka_broker.bootstrap, Fill(decisions=4_000, block=500, copies=4))
-    view = KafkaView(kafka_broker.bootstrap, DECISIONS.name)
+    view = KafkaView(kafka_broker.bootstrap, DECISIONS.name, timeout_s=60)
 
     assert [await view.low_watermark(partition) for partition in range(4)] == [0, 0, 0, 0]
 
