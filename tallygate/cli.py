@@ -16,8 +16,8 @@ from tallygate.engines.errors import EngineError
 
 #: Subcommands that are one process of the system each: settings come from the environment.
 _PROCESSES = {
-    "recorder": ("aggregator.recorder", "write the exact record from Kafka to ClickHouse"),
-    "worker": ("aggregator.worker", "keep the live totals (a Faust worker)"),
+    "recorder": ("aggregator.recorder.process", "write the exact record from Kafka to ClickHouse"),
+    "worker": ("aggregator.worker.process", "keep the live totals (a Faust worker)"),
     "dashboard": ("dashboard.serve", "serve the pages"),
     "topics": ("tallygate.topics", "create Kafka's topics"),
     "migrate": ("aggregator.migrate", "bring ClickHouse's tables to this release"),

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from aggregator.core.live_shard import Kept
-from aggregator.live import LiveJob
-from aggregator.live_store import LiveTable
+from aggregator.worker.job import LiveJob
+from aggregator.worker.table import LiveTable
 from stream.contract.block import DecisionBlock
 from stream.contract.layout import CorruptBlock
 

@@ -11,9 +11,9 @@ from aggregator.core.live_load import open_shard, put_copies, put_minutes
 from aggregator.core.live_rows import Cut, cut
 from aggregator.core.live_shard import Shard
 from aggregator.core.live_totals import fold, missing
-from aggregator.live_store import LiveStore, LiveTable
 from aggregator.migrate import migrate
 from aggregator.store_clickhouse import ClickHouseStore
+from aggregator.worker.table import LiveStore, LiveTable
 from enforcer.clock import SystemClock
 from stream.contract.block import DecisionBlock
 from tests.live_blocks import LARGE, Decision, block

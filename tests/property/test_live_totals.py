@@ -14,8 +14,8 @@ from aggregator.core.live_load import Moved, open_shard, put_copies, put_minutes
 from aggregator.core.live_rows import Cut, cut, rows_table
 from aggregator.core.live_shard import Shard
 from aggregator.core.live_totals import fold, missing
-from aggregator.live import LiveJob
-from aggregator.live_thread import NotWanted
+from aggregator.worker.job import LiveJob
+from aggregator.worker.thread import NotWanted
 from stream.contract.block import DecisionBlock
 from tests.live_blocks import FIRST_MINUTE, LARGE, STANDARD, Decision, SlowTotals, block
 from tests.live_job import Clock, MemoryLog, MemoryMessage, always, job_on, take_all

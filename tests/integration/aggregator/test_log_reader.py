@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.log_reader import LogReader, Place
+from aggregator.recorder.log_reader import LogReader, Place
 from stream.contract.topics import CONTROL, DECISIONS, GRANTS
 from tests.integration.aggregator.recording import GROUP, Recording, recording
 from tests.processes import wait_until

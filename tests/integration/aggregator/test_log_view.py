@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from aggregator.log_reader import LogUnavailable
-from aggregator.log_view import KafkaView
+from aggregator.broker import LogUnavailable
+from aggregator.worker.log_view import KafkaView
 from stream.admin import ensure_topics
 from stream.contract.topics import DECISIONS, GRANTS
 from tests.logfill import Fill, send

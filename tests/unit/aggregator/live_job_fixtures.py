@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from aggregator import live_thread
-from aggregator.live import LiveJob
+from aggregator.worker import thread as live_thread
+from aggregator.worker.job import LiveJob
 from stream.contract.block import DecisionBlock
 from tests.live_blocks import FIRST_MINUTE, Decision, SlowTotals, block
 from tests.live_job import Clock, MemoryLog, job_on

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import faust
 import pytest
 
-from aggregator.agents import add_live_agent
-from aggregator.live import LiveJob
-from aggregator.live_ports import LogMessage
+from aggregator.worker.agents import add_live_agent
+from aggregator.worker.job import LiveJob
+from aggregator.worker.ports import LogMessage
 from stream.contract.codec import decode_block
 from tests.faust_apps import idle_app
 from tests.live_blocks import Decision, block

@@ -14,7 +14,7 @@ import pytest
 from faust.transport.consumer import Consumer as BaseConsumer
 from faust.types import TP
 
-from aggregator.faust_guard import guard, set_fetch_wait
+from aggregator.worker.faust_guard import guard, set_fetch_wait
 from enforcer.errors import ConfigError
 from tests.faust_apps import idle_app
 

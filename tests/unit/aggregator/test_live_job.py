@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from aggregator.live import LiveJob
+from aggregator.worker.job import LiveJob
 from tests.live_job import Clock, MemoryLog, always, job_on, take_all
 from tests.live_table import MemoryTable
 from tests.unit.aggregator.live_job_fixtures import _short_pauses, blocks, clock, expected, job, log, table

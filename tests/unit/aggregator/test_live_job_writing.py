@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from aggregator import live_thread
-from aggregator.live import LiveJob
 from aggregator.store import StoreRefused, StoreUnavailable
+from aggregator.worker import thread as live_thread
+from aggregator.worker.job import LiveJob
 from tests.live_job import Clock, MemoryLog, always, job_on, take_all
 from tests.live_table import MemoryTable
 from tests.unit.aggregator.live_job_fixtures import _short_pauses, blocks, clock, expected, job, log, table, until

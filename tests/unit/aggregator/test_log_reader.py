@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from aggregator import log_reader
-from aggregator.log_reader import LogReader
+from aggregator.recorder import log_reader
+from aggregator.recorder.log_reader import LogReader
 
 _LOG = logging.getLogger("test")
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from aggregator import recorder
 from aggregator.config import AggregatorConfig
 from aggregator.core.pending import Pending
-from aggregator.dead_letters import DeadLetterTopic
-from aggregator.log_reader import LogMessage, Place
-from aggregator.writer import Writer
+from aggregator.recorder import loop as recorder
+from aggregator.recorder.dead_letters import DeadLetterTopic
+from aggregator.recorder.log_reader import LogMessage, Place
+from aggregator.recorder.writer import Writer
 from enforcer.identity import CopyIdentity
 from stream.contract.codec import encode_block
 from stream.contract.control import CopyStarted, encode_control

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from aggregator import worker
 from aggregator.config import AggregatorConfig
+from aggregator.worker import process as worker
 from tests.live_job import MemoryLog, job_on
 from tests.live_table import MemoryTable
 

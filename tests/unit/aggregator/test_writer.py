@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from aggregator import writer as writer_module
+from aggregator.broker import LogUnavailable
 from aggregator.core.fact_batches import DeadLetter
 from aggregator.core.pending import Pending
 from aggregator.core.repeats import span_of
-from aggregator.dead_letters import DeadLetterTopic
-from aggregator.log_reader import LogUnavailable
+from aggregator.recorder import writer as writer_module
+from aggregator.recorder.dead_letters import DeadLetterTopic
+from aggregator.recorder.writer import Writer
 from aggregator.store import StoreRefused, StoreUnavailable
-from aggregator.writer import Writer
 from stream.contract.topics import DECISIONS
 from tests.logfill import Fill
 from tests.recordblocks import Made, at, make_block

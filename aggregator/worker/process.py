@@ -19,19 +19,19 @@ from contextlib import suppress
 import faust
 import pyarrow as pa
 
-from aggregator.app import build_app
+from aggregator.broker import LogUnavailable
 from aggregator.config import AggregatorConfig
 from aggregator.core.acceptance import accept_block
-from aggregator.live import LiveJob
-from aggregator.live_store import LiveStore
-from aggregator.live_thread import NotWanted
-from aggregator.log_reader import LogUnavailable
-from aggregator.log_view import KafkaView
 from aggregator.migrate import MigrationError
 from aggregator.start import StartFailed, wait_for_services
-from aggregator.status import StatusLine
 from aggregator.store import StoreRefused, StoreUnavailable
 from aggregator.store_clickhouse import ClickHouseStore
+from aggregator.worker.app import build_app
+from aggregator.worker.job import LiveJob
+from aggregator.worker.log_view import KafkaView
+from aggregator.worker.status import StatusLine
+from aggregator.worker.table import LiveStore
+from aggregator.worker.thread import NotWanted
 from enforcer.errors import ConfigError
 from stream.contract.topics import DECISIONS
 
@@ -150,7 +150,3 @@ def _leave(why: str, *, code: int = _FAILED) -> None:
     log.log(logging.INFO if code == 0 else logging.CRITICAL, "%s", why)
     logging.shutdown()
     os._exit(code)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from aggregator.log_reader import LogUnavailable
+from aggregator.broker import LogUnavailable
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from aggregator.broker import LogUnavailable
 from aggregator.core.fact_batches import DeadLetter
-from aggregator.log_reader import LogUnavailable
 from stream.contract.topics import DEAD_LETTERS
 
 #: Most letters at a time. The client has room for ten times as many, and for the bytes of a whole flush.

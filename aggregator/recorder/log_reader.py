@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from aggregator.broker import LogUnavailable
+
 #: Fetched ahead of the recorder, for each partition: about half a second of draining.
 _QUEUED_KB = 16_384
 _AWAY = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._TIMED_OUT})
@@ -28,10 +30,6 @@ _REFUSED = frozenset(
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
     }
 )
-
-
-class LogUnavailable(Exception):
-    """Kafka did not answer in time; names the address and its setting."""
 
 
 class Place(NamedTuple):

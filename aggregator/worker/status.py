@@ -11,7 +11,7 @@ from collections.abc import Callable
 import faust
 from faust.types import TP
 
-from aggregator.live import LiveJob
+from aggregator.worker.job import LiveJob
 from stream.contract.topics import DECISIONS
 
 log = logging.getLogger("tallygate.worker")

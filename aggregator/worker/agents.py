@@ -9,7 +9,7 @@ from typing import Any
 import faust
 from faust.types import AgentT, EventT
 
-from aggregator.live_ports import LogMessage
+from aggregator.worker.ports import LogMessage
 
 Take = Callable[[LogMessage], Awaitable[None]]
 

@@ -7,26 +7,15 @@ again from the last commit, and rows that were stored already are the same rows.
 from __future__ import annotations
 
 import logging
-import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from types import FrameType
+from collections.abc import Callable, Sequence
 
 from aggregator.config import AggregatorConfig
 from aggregator.core.fact_batches import DeadLetter
 from aggregator.core.pending import Pending
-from aggregator.dead_letters import DeadLetterTopic
-from aggregator.log_reader import LogReader, LogUnavailable
-from aggregator.logs import configure
-from aggregator.migrate import MigrationError
-from aggregator.start import StartFailed, wait_for_services
-from aggregator.store import StoreRefused, StoreUnavailable
-from aggregator.store_clickhouse import ClickHouseStore
-from aggregator.writer import Writer
-from enforcer.clock import SystemClock
-from enforcer.errors import ConfigError
+from aggregator.recorder.log_reader import LogReader
+from aggregator.recorder.writer import Writer
 from stream.contract.topics import CONTROL, DECISIONS, GRANTS
 
 #: Messages fetched at a time: few enough that one fetch cannot pass the bound on what is held by much.
@@ -173,35 +162,3 @@ class Recorder:
         self._pending = Pending()
         self._recorded.clear()
         self._writer.abandon()
-
-
-def main(environ: Mapping[str, str] | None = None) -> int:
-    """Run until SIGTERM or SIGINT: 0 then, 1 if it could not start or go on, 2 for wrong settings."""
-    log = configure("recorder")
-    try:
-        config = AggregatorConfig.from_env(environ)
-    except ConfigError as fault:
-        log.error("%s", fault)  # noqa: TRY400  (the message is for the operator; a traceback would hide it)
-        return 2
-    stop = threading.Event()
-
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
-    try:
-        wait_for_services(config, log, stop)
-        writer = Writer(lambda: ClickHouseStore.open(config.clickhouse), DeadLetterTopic(config.kafka, log), log)
-        recorder = Recorder(config, writer, log, unix_us=SystemClock().unix_us)
-        log.info("recording %s into %s as %s", config.kafka, config.clickhouse.address, config.recorder_group)
-        recorder.run(stop)
-    except (ConfigError, StartFailed, MigrationError, StoreRefused, StoreUnavailable, LogUnavailable) as fault:
-        log.error("%s", fault)  # noqa: TRY400  (the message is for the operator; a traceback would hide it)
-        return 1
-    log.info("stopped; recorded %d decisions since the start", recorder.recorded_decisions)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

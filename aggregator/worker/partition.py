@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from aggregator.core.live_shard import Kept, Shard, evict, is_outgrown
-from aggregator.live_ports import LogMessage
+from aggregator.worker.ports import LogMessage
 
 #: What a message occupies besides its value: an event of Faust with its headers (measured: 2,140 bytes).
 _ENVELOPE_BYTES = 2_200

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from aggregator.broker import LogUnavailable
 from aggregator.core.fact_batches import DeadLetter
 from aggregator.core.pending import Pending
 from aggregator.core.record_batches import Batch
-from aggregator.dead_letters import MAX_LETTERS, DeadLetterTopic
-from aggregator.log_reader import LogUnavailable
 from aggregator.outage import Outage
-from aggregator.repeats import Repeats
+from aggregator.recorder.dead_letters import MAX_LETTERS, DeadLetterTopic
+from aggregator.recorder.repeats import Repeats
 from aggregator.store import Store, StoreUnavailable
 
 _CONSEQUENCE = "nothing is acknowledged meanwhile, and the log keeps what comes"

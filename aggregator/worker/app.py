@@ -12,10 +12,10 @@ from typing import Any
 import faust
 from mode import CrashingSupervisor
 
-from aggregator.agents import add_live_agent
 from aggregator.config import AggregatorConfig
-from aggregator.faust_guard import guard
-from aggregator.live import LiveJob
+from aggregator.worker.agents import add_live_agent
+from aggregator.worker.faust_guard import guard
+from aggregator.worker.job import LiveJob
 from stream.contract.topics import DECISIONS
 
 _MIB = 1024 * 1024

@@ -16,10 +16,10 @@ from aggregator.core.live_load import Moved, open_shard, put_copies, put_minutes
 from aggregator.core.live_rows import MAX_ROWS, Cut, cut, group_cuts
 from aggregator.core.live_shard import Kept, Shard, is_outgrown
 from aggregator.core.live_totals import fold, missing
-from aggregator.live_partition import OpenPartition
-from aggregator.live_ports import LiveStats, LogMessage, LogView
-from aggregator.live_store import LiveTable
-from aggregator.live_thread import NotWanted, TableThread
+from aggregator.worker.partition import OpenPartition
+from aggregator.worker.ports import LiveStats, LogMessage, LogView
+from aggregator.worker.table import LiveTable
+from aggregator.worker.thread import NotWanted, TableThread
 from stream.contract.block import DecisionBlock
 from stream.contract.layout import MAX_DECISIONS, CorruptBlock
 
