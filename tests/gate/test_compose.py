@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from aggregator import recorder, worker
 from aggregator.config import AggregatorConfig, ClickHouseDsn
+from aggregator.recorder import loop
+from aggregator.worker import process
 from dashboard.config import DashboardConfig
 from stream.config import StreamConfig
 from tallygate import cli
@@ -146,7 +147,7 @@ def test_our_containers_end_when_they_are_asked_to(name: str) -> None:
 
 def test_our_containers_have_time_to_write_what_they_hold() -> None:
     """Killed in the middle of its last write, a process has to read and count the same again at its next start."""
-    limits = {"worker": worker._STOP_S, "recorder": recorder._STOP_S + recorder._LEAVE_S}
+    limits = {"worker": process._STOP_S, "recorder": loop._STOP_S + loop._LEAVE_S}
     for name, longest_s in limits.items():
         grace = re.fullmatch(r"(\d+)s", SERVICES[name]["stop_grace_period"])
         assert grace is not None
