@@ -124,6 +124,12 @@ def test_services_wait_for_what_they_need() -> None:
     assert all("healthcheck" in SERVICES[name] for name in (*ENGINES, "dashboard"))
 
 
+def test_health_checks_start_no_java() -> None:
+    """One takes seconds of a core, every time; while Kafka itself starts, they are what it waits for."""
+    for name, service in SERVICES.items():
+        assert not any(str(word).endswith(".sh") for word in service.get("healthcheck", {}).get("test", [])), name
+
+
 def test_no_secret_is_in_the_file_and_every_one_is_in_the_sample() -> None:
     """A default password is the password."""
     text = (ROOT / "docker-compose.yml").read_text()
