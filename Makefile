@@ -5,7 +5,7 @@ DEMO_ARGS ?=
 UP_ARGS ?=
 TEST_ARGS ?=
 
-.PHONY: help setup setup-services demo up test check bench lock format
+.PHONY: help setup setup-services demo up test check bench compose-check lock format
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -33,6 +33,9 @@ check: setup ## linters, types, import rules
 
 bench: setup-services ## every benchmark, one table each
 	@for name in check wire owner pipeline; do $(PY) -m benchmarks.$$name || exit 1; done
+
+compose-check: ## docker-compose.yml on a Docker engine of its own, with traffic and crashes (Debian, root, ten minutes)
+	@scripts/compose-check.sh
 
 lock: ## compile the hashed requirement files from pyproject.toml
 	@scripts/lock.sh

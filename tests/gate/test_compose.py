@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +180,22 @@ def test_image_installs_what_is_locked_copies_what_exists_and_is_not_root() -> N
     copied = re.findall(r"^COPY (\S+) ", text, re.MULTILINE)
     assert set(copied) == visible
     assert [] == [name for name in copied if not (ROOT / name).exists()]
+
+
+def test_compose_check_can_stand_in_for_every_image() -> None:
+    """It is what runs this file where no registry can be reached; an image without a stand-in would end it there."""
+    folders = sorted(path.parent.name for path in (ROOT / "docker" / "stand-ins").glob("*/Dockerfile"))
+    assert folders == sorted([*ENGINES, "python"])
+    script = (ROOT / "scripts" / "compose-check.sh").read_text()
+    locked = re.findall(r"^  locked (.+?) >", script, re.MULTILINE)
+    pins = set(re.findall(r"^([a-z0-9-]+)==", (ROOT / "requirements" / "dev.txt").read_text(), re.MULTILINE))
+    assert locked
+    assert {name for names in locked for name in names.split()} <= pins
+
+
+@pytest.mark.parametrize("script", sorted(ROOT.glob("scripts/*.sh")), ids=lambda path: path.name)
+def test_scripts_can_be_run(script: Path) -> None:
+    """The compose check is not part of the gate; that it starts at all is."""
+    assert script.stat().st_mode & 0o111
+    read = subprocess.run(["bash", "-n", str(script)], capture_output=True, text=True, check=False)
+    assert (read.returncode, read.stderr) == (0, "")
