@@ -28,7 +28,7 @@ def encode_array(column: Column, values: Ints) -> Encoded:
     """
     if not len(values):
         return NOTHING
-    low, high = int(np.minimum.reduce(values)), int(np.maximum.reduce(values))
+    low, high = int(values.min()), int(values.max())
     if low < column.low or high > column.high:
         wrong = low if low < column.low else high
         raise UnencodableBlock(f"{column.name} is {wrong}; allowed: {column.low} to {column.high}")
@@ -52,5 +52,5 @@ def encode_index(index: Ints, size: int) -> Encoded:
 def _planes(values: Ints, width: int) -> bytes:
     if width == 1:
         return values.astype(np.uint8).tobytes()
-    lanes = np.ascontiguousarray(values, _LITTLE).view(np.uint8).reshape(-1, 8)
-    return lanes[:, :width].T.tobytes()
+    lanes = np.ascontiguousarray(values, _LITTLE).view(np.uint8)
+    return b"".join([lanes[plane::8].tobytes() for plane in range(width)])

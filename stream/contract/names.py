@@ -64,8 +64,7 @@ def name_all(bases: list[Basis], reader: Reader) -> Named:
 
 def _unequal(values: list[_H], index: Ints) -> tuple[list[_H], Ints]:
     """The values without repetition, and the index into them that replaces the one into `values`."""
-    numbers = dict.fromkeys(values)
-    if len(numbers) == len(values):
+    if len(set(values)) == len(values):
         return values, index
-    number_of = {value: number for number, value in enumerate(numbers)}
-    return list(numbers), np.array([number_of[value] for value in values]).take(index)
+    numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
+    return list(numbers), np.array([numbers[value] for value in values]).take(index)
