@@ -20,6 +20,8 @@ from tallygate.up import LocalStack
 #: Consumers join their groups in the first seconds; freshness is judged after them.
 _WARM_UP_S = 6.0
 _SAMPLE_S = 0.25
+#: A page is read at every fourth sample: once a second, as one that follows live totals is.
+_PAGE_EVERY = 4
 _DRAINED_S = 90.0
 
 
@@ -56,13 +58,17 @@ class _Watch:
         with httpx.Client(follow_redirects=True, timeout=30) as pages:
             pages.get(link).raise_for_status()
             started_s = time.monotonic()
+            samples = 0
             while not self._stop.wait(_SAMPLE_S):
+                samples += 1
                 warm = time.monotonic() - started_s > _WARM_UP_S
                 live, record = database.live_sealed_us(self._load.copies), database.record_sealed_us(self._load.copies)
                 now_us = time.time_ns() // 1000
                 if warm and live is not None and record is not None:
                     self.live_s.append((now_us - live) / 1e6)
                     self.record_s.append((now_us - record) / 1e6)
+                if samples % _PAGE_EVERY:
+                    continue
                 before_s = time.perf_counter()
                 pages.get(f"{self._stack.dashboard_url}/usage").raise_for_status()
                 self.page_s.append(time.perf_counter() - before_s)

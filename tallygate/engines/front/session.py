@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import os
 import time
 import uuid
 from collections.abc import Mapping
@@ -38,7 +39,13 @@ class Engine:
     def __init__(self, folder: Path, *, max_memory_bytes: int) -> None:
         # Imported late: it takes a second, and reads TMPDIR when it is loaded.
         self._connect = importlib.import_module("chdb")._chdb.connect
-        self._address = f"{folder}?max_server_memory_usage={max_memory_bytes}"
+        # The engine takes two merges for each core, which on a small machine leaves inserts and pages waiting for
+        # seconds: here merges have half of the cores at most, and at least one.
+        merges = max(1, (os.cpu_count() or 1) // 2)
+        self._address = (
+            f"{folder}?max_server_memory_usage={max_memory_bytes}"
+            f"&background_pool_size={merges}&background_merges_mutations_concurrency_ratio=1"
+        )
         # Kept open so that the engine outlives its requests. Never runs a client's statement.
         self._root = self._connect(self._address)
         self.version, self.timezone = self._facts()
