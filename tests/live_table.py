@@ -71,6 +71,10 @@ class MemoryTable:
         ]
         return usage, fleet, callers
 
+    def stored_minutes(self, partition: int, first: int, last: int) -> Sequence[int]:
+        held = {minute_of(row) for row in self.of_kind("fleet", partition)}
+        return sorted(minute for minute in held if first <= minute <= last)
+
     def recent_copies(self, partition: int) -> Sequence[CopyRow]:
         return [_copy_row(row) for row in self.of_kind("copy", partition)]
 

@@ -72,6 +72,15 @@ def put_minutes(
     shard.loaded_rows += sum(minute.rows for minute in loaded.values())
 
 
+def put_blank(shard: Shard, asked: Iterable[int], stored: Iterable[int]) -> None:
+    """Note which of the minutes asked for the table holds nothing of, so that they need not be loaded.
+
+    It has to be asked after the shard was opened. Whoever wrote the progress that the shard stands on wrote everything
+    that lies before it, so what the table does not hold by then has nothing that this shard does not count itself.
+    """
+    shard.blank = set(asked) - set(stored) - shard.minutes.keys()
+
+
 def put_copies(shard: Shard, keys: Iterable[CopyKey], rows: Sequence[CopyRow]) -> None:
     """Give the shard these copies as they are stored, and the `keys` that have no row as new ones.
 

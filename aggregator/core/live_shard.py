@@ -85,6 +85,8 @@ class Shard:
     next_offset: int
     minutes: dict[int, Minute] = field(default_factory=dict)
     copies: dict[CopyKey, CopyMark] = field(default_factory=dict)
+    #: Minutes that the table is known not to hold: they begin empty when they are touched.
+    blank: set[int] = field(default_factory=set)
     callers: Interner[str] = field(default_factory=Interner)
     scopes: Interner[str] = field(default_factory=Interner)
     plans: Interner[PlanKey] = field(default_factory=Interner)
@@ -121,6 +123,18 @@ class Shard:
         """Distinct names held in memory, of all kinds; forgotten only with the whole shard."""
         interned = (self.callers, self.scopes, self.plans, self.cells, self.fleet_cells)
         return sum(len(kind) for kind in interned)
+
+    def minute(self, number: int) -> Minute:
+        """A minute that is loaded, or blank.
+
+        Raises:
+            KeyError: it is neither.
+        """
+        found = self.minutes.get(number)
+        if found is None:
+            self.blank.remove(number)
+            found = self.minutes[number] = Minute(self.next_offset)
+        return found
 
     def skip_to(self, next_offset: int) -> None:
         """Move past offsets that hold nothing to count: an unreadable block, or what retention has removed."""

@@ -18,6 +18,8 @@ from stream.contract.block import DecisionBlock, Int64s, UInt8s, UInt32s
 _US_PER_MINUTE = 60_000_000
 #: The last minute that ClickHouse's 32-bit DateTime can hold; what lies outside is counted at the edge.
 _LAST_MINUTE = (2**32 - 1) // 60 - 1
+#: How far ahead of a minute the table is asked which ones it holds: then a new minute costs no question.
+_ASKED_MINUTES = 60
 _CODES = 256
 _ADMITTED, _DEGRADED = COUNT_COLUMNS.index("admitted"), COUNT_COLUMNS.index("degraded")
 #: Reasons that have a column; one that this version does not know yet is counted as offered alone.
@@ -61,8 +63,14 @@ def minutes_of(at_us: Int64s) -> Int64s:
 def missing(shard: Shard, block: DecisionBlock) -> tuple[list[int], list[CopyKey]]:
     """Minutes and copies that must be loaded before `fold` may add the block."""
     key = (block.copy_id, block.epoch)
-    minutes = [number for number in _distinct(minutes_of(block.at_us)) if number not in shard.minutes]
+    known = shard.minutes.keys() | shard.blank
+    minutes = [number for number in _distinct(minutes_of(block.at_us)) if number not in known]
     return minutes, [] if key in shard.copies else [key]
+
+
+def ahead_of(minute: int) -> range:
+    """The minutes of which to ask whether the table holds them, when this one is met."""
+    return range(minute, min(minute + _ASKED_MINUTES, _LAST_MINUTE + 1))
 
 
 def fold(shard: Shard, block: DecisionBlock, offset: int) -> Folded:
@@ -137,7 +145,7 @@ def _count(shard: Shard, block: DecisionBlock, skip: int) -> None:
     for number in numbers:
         part = slice(None) if len(numbers) == 1 else np.flatnonzero(minutes == number)
         decisions = _Decisions(block.basis[skip:][part], block.code[skip:][part], block.cost[skip:][part])
-        minute = shard.minutes[number]
+        minute = shard.minute(number)
         minute.touched_at = shard.next_offset
         shard.changed_rows += _count_usage(minute, bases, decisions)
         shard.changed_rows += _count_fleet(shard, minute, bases, decisions)

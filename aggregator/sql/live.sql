@@ -7,6 +7,13 @@ SELECT scope, version, next_seq
 FROM live FINAL
 WHERE kind = 'progress' AND log_partition = {partition:UInt16};
 
+-- name: live_minutes
+-- Which minutes of a span hold anything; a row that was written twice says the same, so without FINAL.
+SELECT DISTINCT intDiv(toUInt32(minute), 60)
+FROM live
+WHERE kind = 'fleet' AND caller = '' AND log_partition = {partition:UInt16}
+  AND minute >= toDateTime({low_s:UInt32}, 'UTC') AND minute <= toDateTime({high_s:UInt32}, 'UTC');
+
 -- name: live_usage
 -- The totals by caller and scope of some minutes; the range serves the index, the array is exact.
 SELECT version, intDiv(toUInt32(minute), 60), caller, scope,

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from aggregator.core.live_load import Moved, open_shard, put_copies, put_minutes
+from aggregator.core.live_load import Moved, open_shard, put_blank, put_copies, put_minutes
 from aggregator.core.live_rows import MAX_ROWS, Cut, cut, group_cuts
 from aggregator.core.live_shard import Kept, Shard, is_outgrown
-from aggregator.core.live_totals import fold, missing
+from aggregator.core.live_totals import ahead_of, fold, missing
 from aggregator.worker.partition import OpenPartition
 from aggregator.worker.ports import LiveStats, LogMessage, LogView
 from aggregator.worker.table import LiveTable
@@ -104,11 +104,15 @@ class LiveJob:
             return generation == self._generation and not self._closing
 
         try:
-            while wanted() and not await self._take_in_turn(message, wanted):
-                pass
+            await self._take_all([message], wanted)
         except NotWanted:
             # Nothing of it was counted; whoever has the partition next is given the message again.
             return
+
+    async def _take_all(self, messages: Iterable[LogMessage], wanted: Wanted) -> None:
+        for message in messages:
+            while wanted() and not await self._take_in_turn(message, wanted):
+                pass
 
     async def _take_in_turn(self, message: LogMessage, wanted: Wanted) -> bool:
         """Whether the message is dealt with; if not, the state has moved and it is to be looked at again."""
@@ -135,6 +139,8 @@ class LiveJob:
                 log.warning("%s; opening it anew", error)
                 self.stats.reopened += 1
                 del self._open[message.partition]
+                # What it had taken is covered by what the table says now, or has to be counted anew.
+                await self._take_all(opened.held, wanted)
                 return False
         opened.hold(message, self.durable.get(message.partition, 0))
         return True
@@ -172,6 +178,13 @@ class LiveJob:
 
     async def _load_missing(self, shard: Shard, block: DecisionBlock, wanted: Wanted) -> None:
         minutes, copies = missing(shard, block)
+        if minutes:
+            asked = ahead_of(minutes[0])
+            stored = await self._thread.call(
+                self._table.stored_minutes, shard.partition, asked[0], asked[-1], wanted=wanted
+            )
+            put_blank(shard, asked, stored)
+            minutes, _ = missing(shard, block)
         if minutes:
             usage, fleet, callers = await self._thread.call(
                 self._table.minutes, shard.partition, minutes, wanted=wanted

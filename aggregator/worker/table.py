@@ -34,6 +34,10 @@ class LiveTable(Protocol):
         """The rows of these unix minutes."""
         ...
 
+    def stored_minutes(self, partition: int, first: int, last: int) -> Sequence[int]:
+        """Those of the minutes `first` to `last` of which there is any row."""
+        ...
+
     def recent_copies(self, partition: int) -> Sequence[CopyRow]:
         """Rows of the copies heard of last."""
         ...
@@ -78,6 +82,11 @@ class LiveStore:
             cast("Sequence[FleetRow]", self._rows("live_fleet", **span)),
             cast("Sequence[CallerRow]", self._rows("live_callers", **span)),
         )
+
+    def stored_minutes(self, partition: int, first: int, last: int) -> Sequence[int]:
+        """See `LiveTable.stored_minutes`: every minute has a fleet row, and those stand together."""
+        span = {"low_s": first * _SECONDS_PER_MINUTE, "high_s": last * _SECONDS_PER_MINUTE}
+        return [int(minute) for (minute,) in self._rows("live_minutes", partition=partition, **span)]
 
     def recent_copies(self, partition: int) -> Sequence[CopyRow]:
         """See `LiveTable.recent_copies`."""

@@ -115,6 +115,18 @@ def test_table_keeps_partitions_apart(table: LiveTable) -> None:
     assert table.progress(2) == []
 
 
+def test_table_says_which_minutes_it_holds(table: LiveTable) -> None:
+    """A minute that is taken for empty and is not would be counted from nothing."""
+    table.write([_add(Shard(0, "log", 0, 0), table, _mixed("gw-1")), _add(Shard(1, "log", 0, 4), table)])
+
+    held = {row[1] for row in table.minutes(0, range(NOW_MINUTE - 100, NOW_MINUTE + 100))[0]}
+    assert {NOW_MINUTE, NOW_MINUTE - 1} >= held > set()
+    assert held == set(table.stored_minutes(0, NOW_MINUTE - 100, NOW_MINUTE + 100))
+    assert held == set(table.stored_minutes(0, min(held), max(held)))
+    assert [] == list(table.stored_minutes(0, max(held) + 1, 2**32 // 60 - 1))
+    assert [] == list(table.stored_minutes(1, NOW_MINUTE - 100, NOW_MINUTE + 100))
+
+
 def test_table_finds_a_copy_by_its_whole_identity(table: LiveTable) -> None:
     """Two epochs of one copy are two numberings."""
     table.write([_add(Shard(0, "log", 0, 0), table, _mixed("gw-1"))])

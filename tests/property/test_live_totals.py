@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from aggregator.core.live_load import Moved, open_shard, put_copies, put_minutes
+from aggregator.core.live_load import Moved, open_shard, put_blank, put_copies, put_minutes
 from aggregator.core.live_rows import Cut, cut, rows_table
 from aggregator.core.live_shard import Shard
-from aggregator.core.live_totals import fold, missing
+from aggregator.core.live_totals import ahead_of, fold, missing
 from aggregator.worker.job import LiveJob
 from aggregator.worker.thread import NotWanted
 from stream.contract.block import DecisionBlock
@@ -158,6 +158,10 @@ class Lives(RuleBasedStateMachine):
             worker.skip_to(worker.next_offset + 1)
             return True
         minutes, copies = missing(worker, one)
+        if minutes:
+            asked = ahead_of(minutes[0])
+            put_blank(worker, asked, self.table.stored_minutes(0, asked[0], asked[-1]))
+            minutes, _ = missing(worker, one)
         try:
             if minutes:
                 usage, fleet, callers = self.table.minutes(0, minutes)

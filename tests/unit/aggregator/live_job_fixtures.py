@@ -26,10 +26,10 @@ def blocks(count: int, copy_id: str = "gw-1") -> list[DecisionBlock]:
     ]
 
 
-def expected(log: MemoryLog) -> SlowTotals:
+def expected(log: MemoryLog, before: int | None = None) -> SlowTotals:
     totals = SlowTotals()
     for partition, blocks in log.partitions.items():
-        for one in blocks:
+        for one in blocks[:before]:
             if one is not None:
                 totals.add(partition, one)
     return totals

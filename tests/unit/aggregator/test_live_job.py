@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from aggregator.worker.job import LiveJob
 from tests.live_job import Clock, MemoryLog, always, job_on, take_all
@@ -123,3 +127,42 @@ async def test_a_revocation_while_state_is_loaded_drops_the_message(
     job.close()
 
     assert (job.positions, job.durable) == ({}, {})
+
+
+async def test_new_minutes_begin_without_asking_the_table_for_each(
+    job: LiveJob, log: MemoryLog, table: MemoryTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loading what is not there stopped every partition for seconds at each turn of a minute."""
+    asked: list[str] = []
+
+    def counted(name: str) -> Callable[..., Any]:
+        whole = getattr(table, name)
+
+        def call(*given: Any) -> Any:
+            asked.append(name)
+            return whole(*given)
+
+        return call
+
+    for name in ("minutes", "stored_minutes"):
+        monkeypatch.setattr(table, name, counted(name))
+    await take_all(job, log.messages(0))
+    await job.flush(wanted=always)
+
+    assert asked == ["stored_minutes"], "twelve blocks over three minutes that nobody has written"
+    assert table.totals() == expected(log)
+
+
+async def test_a_minute_that_was_begun_by_another_worker_is_loaded(
+    job: LiveJob, log: MemoryLog, table: MemoryTable, clock: Clock
+) -> None:
+    """Counted from nothing, its stored half would be replaced by the other half."""
+    await take_all(job, log.messages(0, 0, 6))
+    await job.flush(wanted=always)
+
+    heir = job_on(log, table, now_s=clock)
+    await take_all(heir, log.messages(0, 6))
+    await heir.flush(wanted=always)
+    heir.close()
+
+    assert table.totals() == expected(log)

@@ -79,14 +79,18 @@ async def test_a_shard_is_not_dropped_while_a_loss_of_it_is_recorded(clock: Cloc
 async def test_a_minute_is_not_forgotten_between_its_loading_and_its_use(clock: Clock) -> None:
     """A block may span more minutes than are kept, and whether its minutes are there was looked at before."""
     log, table = MemoryLog(), GatedTable("minutes", "copies")
-    log.append(0, _block(0), _block(1, copy_id="gw-2", minutes=40))
+    log.append(0, _block(0, minutes=40), _block(1), _block(2, copy_id="gw-2", minutes=40))
     table.open("minutes", "copies")
-    job = job_on(log, table, now_s=clock, kept=Kept(minutes=3))
+    before = job_on(log, table, now_s=clock)
     messages = log.messages(0)
-    await job.take(messages[0])
+    await before.take(messages[0])
+    await before.flush(wanted=always)
+    before.close()
+    job = job_on(log, table, now_s=clock, kept=Kept(minutes=3))
+    await job.take(messages[1])
 
     table.close("minutes", "copies")
-    taking = asyncio.create_task(job.take(messages[1]))
+    taking = asyncio.create_task(job.take(messages[2]))
     await until(table.reached["minutes"].is_set)
     # Written between the two readings: there is one thread, and it does what it is asked for first.
     writing = asyncio.create_task(job.flush(wanted=always))

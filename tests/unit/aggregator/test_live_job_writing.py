@@ -9,6 +9,7 @@ import pytest
 from aggregator.store import StoreRefused, StoreUnavailable
 from aggregator.worker import thread as live_thread
 from aggregator.worker.job import LiveJob
+from tests.live_blocks import FIRST_MINUTE, Decision, block
 from tests.live_job import Clock, MemoryLog, always, job_on, take_all
 from tests.live_table import MemoryTable
 from tests.unit.aggregator.live_job_fixtures import _short_pauses, blocks, clock, expected, job, log, table, until
@@ -90,8 +91,9 @@ async def test_a_writer_that_has_gone_further_makes_the_shard_open_anew(
     job: LiveJob, log: MemoryLog, table: MemoryTable, clock: Clock
 ) -> None:
     """A frozen former owner woke up and wrote: adding to its rows would count twice, so its position is taken over."""
+    log.append(0, block([Decision(minute=FIRST_MINUTE + 90)], first_seq=72))
     zombie = job_on(log, table, now_s=clock)
-    await take_all(zombie, log.messages(0, 0, 10))
+    await take_all(zombie, log.messages(0, 0, 13))
     await take_all(job, log.messages(0, 0, 4))
     await job.flush(wanted=always)
     await zombie.flush(wanted=always)
@@ -101,7 +103,30 @@ async def test_a_writer_that_has_gone_further_makes_the_shard_open_anew(
     await job.flush(wanted=always)
     zombie.close()
 
-    assert job.stats.reopened == 1
+    assert job.stats.reopened == 1, "at the minute of which the table was not asked before"
+    assert table.totals() == expected(log)
+    assert all(message.acked for message in messages)
+
+
+async def test_a_writer_that_has_gone_further_is_passed_where_its_minutes_were_empty(
+    job: LiveJob, log: MemoryLog, table: MemoryTable, clock: Clock
+) -> None:
+    """Both count the same log from nothing: whoever is behind loses, cell by cell, until it has passed the other."""
+    zombie = job_on(log, table, now_s=clock)
+    await take_all(zombie, log.messages(0, 0, 10))
+    await take_all(job, log.messages(0, 0, 4))
+    await job.flush(wanted=always)
+    await zombie.flush(wanted=always)
+
+    messages = log.messages(0, 4)
+    await take_all(job, messages[:3])
+    await job.flush(wanted=always)
+    assert table.totals() == expected(log, before=10)
+    await take_all(job, messages[3:])
+    await job.flush(wanted=always)
+    zombie.close()
+
+    assert job.stats.reopened == 0
     assert table.totals() == expected(log)
     assert all(message.acked for message in messages)
 
