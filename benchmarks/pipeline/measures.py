@@ -71,8 +71,7 @@ class Database:
     def live_sealed_us(self, copies: int) -> int | None:
         """Up to when the live totals are complete for every copy, unix µs; None while a copy is missing."""
         return self._oldest(
-            "SELECT copy_id, toUnixTimestamp64Micro(max(sealed_at)) FROM live FINAL WHERE kind = 'copy'"
-            " GROUP BY copy_id",
+            "SELECT copy_id, toUnixTimestamp64Micro(max(sealed_at)) FROM live WHERE kind = 'copy' GROUP BY copy_id",
             copies,
         )
 
