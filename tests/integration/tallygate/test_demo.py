@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import is_running, kill, wait_until
+from tests.processes import children_of, is_running, kill, wait_until
 
 _UP_S = 150.0
 
@@ -44,15 +44,7 @@ class _Demo:
 
     def children(self) -> dict[int, str]:
         """Command lines of its children, by pid."""
-        found = {}
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-                if parent == self.process.pid:
-                    found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-        return found
+        return children_of(self.process.pid)
 
 
 @contextmanager

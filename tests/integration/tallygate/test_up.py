@@ -23,7 +23,7 @@ from stream.contract.topics import TOPICS
 from tallygate.engines.errors import EngineFailed
 from tallygate.engines.ports import free_port
 from tallygate.up import LocalStack, StackOptions
-from tests.processes import is_running, kill, wait_until
+from tests.processes import children_of, is_running, kill, wait_until
 
 _ANY_PORT = ("--owner-port", "0", "--kafka-port", "0", "--clickhouse-port", "0", "--dashboard-port", "0")
 _OPTIONS = StackOptions(owner_port=0, kafka_port=0, clickhouse_port=0, dashboard_port=0)
@@ -53,15 +53,7 @@ class _Up:
 
     def children(self) -> dict[int, str]:
         """Command lines of its children, by pid."""
-        found = {}
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-                if parent == self.process.pid:
-                    found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-        return found
+        return children_of(self.process.pid)
 
 
 @contextmanager
