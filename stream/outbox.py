@@ -67,14 +67,16 @@ class Outbox:
         """Bytes of the letters that are handed to the client and not acknowledged."""
         return self._under_way_bytes
 
-    def put(self, letter: Letter) -> None:
-        """Take a letter, last in the order."""
-        self._letters[self._next_number] = letter
-        self._waiting[self._next_number] = letter
+    def put(self, letter: Letter) -> int:
+        """Take a letter, last in the order; returns its number."""
+        number = self._next_number
+        self._letters[number] = letter
+        self._waiting[number] = letter
         self._next_number += 1
         self.bytes += len(letter.value)
         self.decisions += letter.decisions
         self.facts += letter.facts
+        return number
 
     def waiting(self, count: int, *, without: Collection[str] = ()) -> list[tuple[int, Letter]]:
         """The first `count` letters that are to be sent, in order, each with its number; none to these topics."""

@@ -65,6 +65,7 @@ class Shipper:
         self._sealer = Sealer(identity, max_message_bytes=config.max_message_bytes, faults=self._faults)
         self._facts_flushed_s = now_s
         self._facts_lost_told = 0
+        self._facts_lost_letter = -1
         self._say(control.CopyStarted(copy_id=identity.copy_id, epoch=identity.epoch, at_us=unix_us))
 
     @property
@@ -103,14 +104,14 @@ class Shipper:
         self._buffer.add(take_head(self.captured), now_s=now_s, held_elsewhere=held_elsewhere)
         if self._buffer.strange > strange:
             self._faults.note("objects", "the sink takes verdicts only", self._buffer.strange - strange)
-        runs = self._buffer.cut(now_s=now_s, everything=everything, heartbeat=not self.outbox.decisions)
+        runs = self._buffer.cut(now_s=now_s, everything=everything, heartbeat=not len(self.outbox))
         for run in runs:
             self._seal(run, unix_us, now_ns)
         self._move_facts(now_s, partitions, everything=everything)
         self._move_changes()
         self._faults.flush()
         if everything or not self._is_full():
-            self._tell_losses(unix_us)
+            self._tell_losses(unix_us, everything=everything)
         if everything:
             self._say(
                 control.CopyStopped(
@@ -142,7 +143,7 @@ class Shipper:
                     self._buffer.lose(Loss(letter.first_seq, letter.decisions, UNSENT))
         self.facts_lost += len(self.facts)
         self.facts.clear()
-        self._tell_losses(unix_us)
+        self._tell_losses(unix_us, everything=True)
 
     def abandon(self, *, now_s: float) -> list[Loss]:
         """The copy ends: count what is left as lost and forget it.
@@ -225,7 +226,7 @@ class Shipper:
                 )
             )
 
-    def _tell_losses(self, unix_us: int) -> None:
+    def _tell_losses(self, unix_us: int, *, everything: bool) -> None:
         copy_id, epoch = self._identity.copy_id, self._identity.epoch
         for loss in self._buffer.take_losses():
             event = control.DecisionsLost(
@@ -237,12 +238,15 @@ class Shipper:
                 cause=loss.cause,
             )
             self.outbox.put(replace(self._sealer.control(event), loss=loss))
-        if self.facts_lost > self._facts_lost_told:
+        # It states a total, so one that still waits is followed by the next only when it has gone.
+        is_waiting = self.outbox.letter(self._facts_lost_letter) is not None
+        if self.facts_lost > self._facts_lost_told and (everything or not is_waiting):
             self._facts_lost_told = self.facts_lost
-            self._say(control.FactsLost(copy_id=copy_id, epoch=epoch, at_us=unix_us, total=self.facts_lost))
+            told = control.FactsLost(copy_id=copy_id, epoch=epoch, at_us=unix_us, total=self.facts_lost)
+            self._facts_lost_letter = self._say(told)
 
-    def _say(self, event: control.AnyControlEvent) -> None:
-        self.outbox.put(self._sealer.control(event))
+    def _say(self, event: control.AnyControlEvent) -> int:
+        return self.outbox.put(self._sealer.control(event))
 
 
 def _writable(text: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pytest
 
 from enforcer.clock import ManualClock
 from enforcer.sink import DegradeChanged
@@ -194,18 +195,43 @@ def test_lost_facts_are_counted_and_told() -> None:
     assert (1, 1) == (shipped.shipper.facts_delivered, shipped.shipper.facts_lost)
 
 
-def test_heartbeats_do_not_pile_up_while_the_broker_is_away() -> None:
+@pytest.mark.parametrize("decisions", [0, 1])
+def test_heartbeats_do_not_pile_up_while_the_broker_is_away(decisions: int) -> None:
     """An outage of a day must not fill the memory with nothing."""
     clock = ManualClock()
     shipped = sink(clock)
     shipped.is_away = True
-    capture(shipped, verdicts(1))
+    capture(shipped, verdicts(decisions))
     for _ in range(100):
         clock.advance(6.0)
         shipped.tick()
     shipped.is_away = False
     shipped.tick()
-    assert 1 == len(blocks(shipped))
+    assert decisions == len(blocks(shipped))
+    clock.advance(6.0)
+    shipped.tick()
+    assert [0] == [block.count for block in blocks(shipped)[decisions:]], "and it is heard of again afterwards"
+
+
+def test_lost_facts_are_told_in_one_message_while_the_broker_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It states a total; said twenty times a second for a day it would leave no memory for decisions."""
+    monkeypatch.setattr("stream.shipper.MAX_FACTS", 10)
+    clock = ManualClock()
+    shipped = sink(clock)
+    shipped.is_away = True
+    capture(shipped, verdicts(1))
+    for _ in range(100):
+        for _ in range(30):
+            shipped.grant_issued(grant("acct-1"))
+        clock.advance(0.05)
+        shipped.tick()
+    waiting = len(shipped.shipper.outbox)
+    assert waiting < 100
+    shipped.is_away = False
+    shipped.close(1.0)
+    told = [event.total for event in events(shipped) if isinstance(event, control.FactsLost)]
+    assert shipped.shipper.facts_lost == told[-1] > 0
+    assert len(told) <= 3
 
 
 def test_wall_time_of_a_decision_follows_the_clock_at_sealing() -> None:
