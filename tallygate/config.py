@@ -70,7 +70,7 @@ def local_ports(environ: Mapping[str, str]) -> LocalPorts:
 
 def announce(stack: RunningStack) -> None:
     """Let `tallygate link` on this machine find the running stack; readable by its user only."""
-    path = _announcement()
+    path = _announcement(stack.pid)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
@@ -78,19 +78,24 @@ def announce(stack: RunningStack) -> None:
 
 
 def withdraw(stack: RunningStack) -> None:
-    """Take the announcement back, unless another stack has made its own since."""
-    if announced() == stack:
-        _announcement().unlink(missing_ok=True)
+    """Take the stack's announcement back; those of others stay."""
+    _announcement(stack.pid).unlink(missing_ok=True)
 
 
-def announced() -> RunningStack | None:
-    """The stack that announced itself last; None when there is none, or it was killed before it could withdraw."""
+def announced() -> list[RunningStack]:
+    """The stacks that run on this machine, the one that began last first; not those that were killed."""
+    found = [stack for path in _announcement(0).parent.glob("*.json") if (stack := _read(path)) is not None]
+    return [stack for _, stack in sorted(found, key=lambda one: one[0], reverse=True)]
+
+
+def _read(path: Path) -> tuple[int, RunningStack] | None:
+    """When a stack was announced, and which; None if it does not run any more."""
     try:
-        found = json.loads(_announcement().read_text())
+        found = json.loads(path.read_text())
         stack = RunningStack(str(found["dashboard_url"]), str(found["secret"]), int(found["pid"]))
+        return (path.stat().st_mtime_ns, stack) if _runs(stack.pid) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return stack if _runs(stack.pid) else None
 
 
 def _runs(pid: int) -> bool:
@@ -103,5 +108,5 @@ def _runs(pid: int) -> bool:
     return True
 
 
-def _announcement() -> Path:
-    return cache_root() / "up.json"
+def _announcement(pid: int) -> Path:
+    return cache_root() / "up" / f"{pid}.json"

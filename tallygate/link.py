@@ -8,7 +8,7 @@ from typing import Literal
 from dashboard.config import DashboardConfig
 from dashboard.links import sign_in_link
 from enforcer.errors import ConfigError
-from tallygate.config import announced, current_environ
+from tallygate.config import RunningStack, announced, current_environ
 
 _WRONG_CALL = 2
 
@@ -16,8 +16,8 @@ _WRONG_CALL = 2
 def print_link(*, role: Literal["customer", "support"] | None, caller: str | None, base_url: str | None) -> int:
     """Print the link; with TALLYGATE_SECRET from the environment, or of the `tallygate up` that runs here.
 
-    The pages are at ``base_url``, else where TALLYGATE_DASHBOARD says, else those of the `tallygate up`. Returns 2
-    where the role and the caller do not fit together.
+    The pages are at ``base_url``, else where TALLYGATE_DASHBOARD says, else those of the `tallygate up` that began
+    last. Returns 2 where the role and the caller do not fit together.
 
     Raises:
         ConfigError: there is no secret, or a setting is wrong.
@@ -27,7 +27,7 @@ def print_link(*, role: Literal["customer", "support"] | None, caller: str | Non
     if fault is not None:
         sys.stderr.write(f"tallygate: {fault}\n")
         return _WRONG_CALL
-    secret, url = _signer()
+    secret, url = _signer(base_url)
     link = sign_in_link(base_url or url, secret, "support" if caller is None else "customer", caller)
     sys.stdout.write(link + "\n")
     return 0
@@ -43,10 +43,10 @@ def _fault(role: str | None, caller: str | None) -> str | None:
     return None
 
 
-def _signer() -> tuple[str, str]:
+def _signer(base_url: str | None) -> tuple[str, str]:
     """The secret that signs the link, and where the pages are that know it."""
     environ = current_environ()
-    running = announced()
+    running = _chosen(base_url, announced())
     secret = environ.get("TALLYGATE_SECRET") or (running.secret if running is not None else None)
     if secret is None:
         raise ConfigError(
@@ -57,3 +57,17 @@ def _signer() -> tuple[str, str]:
     if running is not None and running.secret == secret and not environ.get("TALLYGATE_DASHBOARD", "").strip():
         return secret, running.dashboard_url
     return secret, config.base_url
+
+
+def _chosen(base_url: str | None, running: list[RunningStack]) -> RunningStack | None:
+    """The stack whose pages are at that address, else the one that began last; says so where there are several."""
+    for stack in running:
+        if base_url is not None and stack.dashboard_url == base_url.rstrip("/"):
+            return stack
+    if len(running) > 1 and base_url is None:
+        others = ", ".join(stack.dashboard_url for stack in running[1:])
+        sys.stderr.write(
+            f"tallygate: {len(running)} of `tallygate up` run here; this is for the one that began last. "
+            f"--base-url chooses another: {others}\n"
+        )
+    return running[0] if running else None

@@ -266,9 +266,10 @@ class LocalStack:
 def _explain_taken(faults: list[str]) -> str:
     """One message about all ports that are taken, which begins with what usually holds them."""
     running = announced()
-    if running is None:
+    if not running:
         return "\n".join(faults)
-    already = f"`tallygate up` is already running: its pages are at {running.dashboard_url}; end it with Ctrl-C in its"
+    pages = " and ".join(stack.dashboard_url for stack in running)
+    already = f"`tallygate up` is already running: its pages are at {pages}; end it with Ctrl-C in its"
     return "\n  ".join((f"{already} terminal", *faults))
 
 

@@ -87,7 +87,7 @@ def test_up_serves_everything_and_ends_on_ctrl_c(tmp_path: Path) -> None:
         assert not any(is_running(pid) for pid in children)
     assert "Traceback" not in up.said
     assert list(tmp_path.glob("tallygate-run-*")) == []
-    assert not (tmp_path / "cache" / "tallygate" / "up.json").exists()
+    assert list((tmp_path / "cache" / "tallygate" / "up").iterdir()) == []
 
 
 def test_up_leaves_no_child_when_it_is_killed(tmp_path: Path) -> None:

@@ -79,10 +79,25 @@ def test_link_is_signed_by_the_stack_that_runs_here(capsys: pytest.CaptureFixtur
     config.announce(running)
     assert cli.main(["link", "--caller", "acme"]) == 0
     assert capsys.readouterr().out.startswith("http://127.0.0.1:8321/sign-in?token=")
-    config.withdraw(RunningStack("http://127.0.0.1:9", "another", os.getpid()))
-    assert config.announced() == running
     config.withdraw(running)
-    assert config.announced() is None
+    assert config.announced() == []
+
+
+def test_link_finds_each_of_two_stacks(capsys: pytest.CaptureFixture[str]) -> None:
+    """The end of the second once took the announcement of the first with it."""
+    first = RunningStack("http://127.0.0.1:8321", _SECRET, os.getpid())
+    second = RunningStack("http://127.0.0.1:9321", "another secret of thirty-two characters", os.getppid())
+    config.announce(first)
+    config.announce(second)
+    assert config.announced() == [second, first]
+    assert cli.main(["link"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("http://127.0.0.1:9321/")
+    assert "--base-url chooses another: http://127.0.0.1:8321" in said.err
+    assert cli.main(["link", "--base-url", "http://127.0.0.1:8321/"]) == 0
+    assert capsys.readouterr().out.startswith("http://127.0.0.1:8321/")
+    config.withdraw(second)
+    assert config.announced() == [first]
 
 
 @pytest.mark.parametrize(
@@ -117,13 +132,13 @@ def test_announcement_of_a_process_that_was_killed_is_none() -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     config.announce(RunningStack("http://127.0.0.1:8321", _SECRET, ended.pid))
-    assert config.announced() is None
+    assert config.announced() == []
 
 
 def test_announcement_is_readable_by_its_user_only(tmp_path: Path) -> None:
     """Whoever reads the secret can sign in as anyone."""
     config.announce(RunningStack("http://127.0.0.1:8321", _SECRET, os.getpid()))
-    assert (tmp_path / "tallygate" / "up.json").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "tallygate" / "up" / f"{os.getpid()}.json").stat().st_mode & 0o777 == 0o600
 
 
 def test_policy_check_reports_all_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
