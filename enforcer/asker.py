@@ -102,6 +102,8 @@ class Asker:
             if probed := self._breaker.take_probe(now_ns):
                 self.probe()
             with self.lock:
+                # Read anew: whoever lined up during the probe did so at a later time.
+                now_ns = self._clock.monotonic_ns()
                 batch = self._drain(first, now_ns)
                 self.tending.forget_old(now_ns, self._lines.accounts, alone=self.alone)
                 if self.alone:

@@ -20,7 +20,7 @@ _SWEEP_EVERY = 4096
 
 
 class MemoryOwner:
-    """Implements `Owner` on a dictionary. Safe to share between the askers of several limiters.
+    """Implements `Owner` on a dictionary. Several limiters may share it; the first that closes, closes it.
 
     Attributes:
         away: None, or why every call raises `OwnerUnavailable`: an outage for tests and demonstrations.

@@ -32,9 +32,10 @@ class Ended(KeyboardInterrupt):
 def raise_at_end() -> None:
     """From now on each of the signals raises `Ended` in the main thread.
 
-    SIGINT too: a shell starts background commands with it ignored.
+    SIGINT also where it is ignored: a shell starts background commands so. A hangup that is ignored stays ignored:
+    ``nohup`` starts a command so that is to outlive its terminal.
     """
-    for number in _ENDING:
+    for number in _heard():
         signal.signal(number, _raise)
 
 
@@ -74,7 +75,7 @@ async def _watched(
         came.append(number)
         task.cancel()
 
-    for number in _ENDING:
+    for number in _heard():
         loop.add_signal_handler(number, partial(end, number))
     if on_interrupt is not None:
         loop.add_signal_handler(signal.SIGINT, on_interrupt)
@@ -87,6 +88,11 @@ async def _watched(
     finally:
         # Until our own handlers are back: the loop leaves the signals to the system, which would end us where we are.
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+
+
+def _heard() -> list[signal.Signals]:
+    is_deaf = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [number for number in _ENDING if not (is_deaf and number is signal.SIGHUP)]
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """One partition as this process has it: its state, the messages that it holds, and whether it may forget.
 
-Never talks to Kafka or ClickHouse: `live` does, and says here what came of it.
+Never talks to Kafka or ClickHouse: `job` does, and says here what came of it.
 """
 
 from __future__ import annotations

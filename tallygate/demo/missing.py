@@ -51,10 +51,9 @@ class Missing:
         gaps = f", without {within:,} between them" if within else ""
         if not self.decisions:
             return f"{ended}; {held}{gaps}: all that it answered"
-        return (
-            f"{ended}; {held}{gaps}; it answered {self.answered:,}: {self.decisions:,} decisions are missing, "
-            f"from seq {self.last_seq + 1:,} on"
-        )
+        at_the_end = max(0, self.decisions - within)
+        end = f", {at_the_end:,} of them from seq {self.last_seq + 1:,} on" if at_the_end else ""
+        return f"{ended}; {held}{gaps}; it answered {self.answered:,}: {self.decisions:,} decisions are missing{end}"
 
 
 def missing_of(lost: Sequence[LostGateway], answered: Mapping[str, int], store: Store) -> list[Missing]:

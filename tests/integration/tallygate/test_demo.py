@@ -49,7 +49,10 @@ class _Demo:
 
 @contextmanager
 def _running(folder: Path, *words: str) -> Iterator[_Demo]:
+    # What is ignored here would be ignored there as well.
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     demo = _Demo(folder, *words)
+    signal.signal(signal.SIGHUP, before)
     try:
         yield demo
     finally:

@@ -14,6 +14,7 @@ from enforcer.limiter import Limiter
 from enforcer.settings import LimiterSettings
 from enforcer.testing import RecordingSink
 from enforcer.types import Answer, Ask, AskFault, Source, Verdict
+from tests.processes import wait_until
 from tests.unit.enforcer.harness import Fleet, make_policy
 from tests.unit.enforcer.test_limiter_threads import GatedOwner
 
@@ -55,8 +56,7 @@ def _waiting(limiter: Limiter, owner: GatedOwner, pool: ThreadPoolExecutor) -> l
     first = pool.submit(limiter.check, "first")
     assert owner.arrived.acquire(timeout=20)
     rest = [pool.submit(limiter.check, f"caller-{number % 4}") for number in range(CALLERS)]
-    while len(limiter._asker._lines) < CALLERS + 1:
-        threading.Event().wait(0.001)
+    wait_until(lambda: len(limiter._asker._lines) >= CALLERS + 1, 20, what="all requests in line", poll_s=0.001)
     return [first, *rest]
 
 
@@ -64,12 +64,16 @@ def _closing(limiter: Limiter) -> threading.Thread:
     """A thread that is inside `close`: no request is taken in any more."""
     thread = threading.Thread(target=limiter.close)
     thread.start()
-    while True:
+
+    def refuses() -> bool:
         try:
             limiter._new_lane("late", "default")
         except EnforcerError:
-            return thread
-        threading.Event().wait(0.001)
+            return True
+        return False
+
+    wait_until(refuses, 20, what="a limiter that takes nobody in", poll_s=0.001)
+    return thread
 
 
 def _assert_whole(sink: _ClosingSink, returned: list[Verdict]) -> None:

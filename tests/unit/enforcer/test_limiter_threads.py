@@ -18,6 +18,7 @@ from enforcer.limiter import Limiter
 from enforcer.settings import LimiterSettings
 from enforcer.testing import RecordingSink
 from enforcer.types import Answer, Ask, Grant, Source
+from tests.processes import wait_until
 from tests.unit.enforcer.harness import make_policy
 
 
@@ -127,8 +128,7 @@ def test_asks_of_many_requests_are_one_ask_and_many_callers_one_round_trip() -> 
         first = pool.submit(limiter.check, "first")
         assert owner.arrived.acquire(timeout=20)
         rest = [pool.submit(limiter.check, f"caller-{number % 4}") for number in range(40)]
-        while len(limiter._asker._lines) < 41:
-            threading.Event().wait(0.001)
+        wait_until(lambda: len(limiter._asker._lines) >= 41, 20, what="all requests in line", poll_s=0.001)
         owner.gate.set()
         assert all(future.result(20).allowed for future in [first, *rest])
     assert 2 == len(owner.trips)

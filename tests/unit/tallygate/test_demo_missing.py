@@ -25,7 +25,7 @@ def test_missing_names_the_gap_of_the_copys_epoch() -> None:
     assert 42 == found.decisions
     assert found.sentence == (
         "gw-002 ended with signal SIGKILL; the record holds seq 0 to 1,197 of its epoch 17; it answered 1,240: "
-        "42 decisions are missing, from seq 1,198 on"
+        "42 decisions are missing, 42 of them from seq 1,198 on"
     )
 
 
@@ -41,4 +41,9 @@ def test_missing_says_so_when_nothing_or_everything_is_missing() -> None:
 
 def test_missing_tells_of_holes_within_what_is_held() -> None:
     """A block that was lost before the last one is not at the end."""
-    assert "seq 0 to 11 of its epoch 5, without 2 between them" in Missing("gw-1", -9, 12, 10, 5, 0, 11).sentence
+    within = Missing("gw-1", -9, 12, 10, 5, 0, 11).sentence
+    assert within.endswith(
+        "seq 0 to 11 of its epoch 5, without 2 between them; it answered 12: 2 decisions are missing"
+    )
+    both = Missing("gw-1", -9, 15, 10, 5, 0, 11).sentence
+    assert both.endswith("it answered 15: 5 decisions are missing, 3 of them from seq 12 on")

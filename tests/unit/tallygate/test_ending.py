@@ -17,6 +17,8 @@ _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def handlers() -> Iterator[None]:
     """The handlers of the test run, put back."""
     before = {number: signal.getsignal(number) for number in _NUMBERS}
+    # As in a terminal, whatever the test run was started by.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -86,3 +88,20 @@ def test_an_end_that_is_under_way_is_not_left_half_done() -> None:
     ignore_end()
     for number in _NUMBERS:
         signal.raise_signal(number)
+
+
+def test_a_hangup_that_is_ignored_stays_ignored() -> None:
+    """``nohup tallygate up`` is to outlive its terminal."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    raise_at_end()
+    signal.raise_signal(signal.SIGHUP)
+
+    async def main() -> str:
+        signal.raise_signal(signal.SIGHUP)
+        await asyncio.sleep(0)
+        return "went on"
+
+    assert run_async(main()) == "went on"
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    with pytest.raises(Ended, match="SIGTERM"):
+        signal.raise_signal(signal.SIGTERM)
