@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from enforcer.errors import OwnerUnavailable
+from enforcer.lane import Waiter
 from enforcer.types import Answer, Ask, AskFault, Reason, Source
 from tests.unit.enforcer.harness import Fleet, make_policy
 
@@ -116,3 +117,30 @@ def test_closing_states_the_totals_of_all_others() -> None:
         bucket = fleet.owner.bucket(caller, "rate")
         assert bucket is not None
         assert all(not member.open for member in bucket.members.values())
+
+
+def test_a_request_that_lines_up_while_the_owner_is_found_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the clock of the round's beginning its bucket was still to be left alone: nobody asked, and it timed out."""
+    fleet = Fleet(make_policy(rate_per_s=1, burst=20))
+    fleet.owner.spoiled[BAD] = "tested"
+    fleet.limiter.check("bad")
+    fleet.owner.spoiled.clear()
+    fleet.owner.away = "tested"
+    fleet.limiter.check("other")
+    assert fleet.limiter.degraded
+    fleet.owner.away = None
+    asker, lane = fleet.limiter._asker, fleet.limiter._lanes["bad", "default"]
+    waiter, found = Waiter(lane, 1, None), asker._found
+
+    def find_and_line_up() -> None:
+        found()
+        fleet.clock.advance(1.0)
+        with asker.lock:
+            asker.line_up(waiter)
+
+    monkeypatch.setattr(asker, "_found", find_and_line_up)
+    # A probe is due, and the bad bucket is not: it is in the same instant that it becomes so.
+    asker._breaker._probe_at_ns = fleet.clock.monotonic_ns()
+    fleet.limiter.tend()
+    assert waiter.verdict is not None
+    assert waiter.verdict.allowed
