@@ -51,6 +51,14 @@ class CallerStep:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanChange:
+    """That the plan was another one earlier in the span, and the step of time in which the last one was first seen."""
+
+    before: PlanTerms
+    since_s: int
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """One decision, as the record has it. `retry_after_ms` is -1 for never, `grant_id` 0 for none."""
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from dashboard import formats
-from dashboard.rows import Busiest, Counts, Decision, PlanTerms
+from dashboard.rows import Busiest, Counts, Decision, PlanChange, PlanTerms
 from enforcer.core.sentences import explain_refusal
 from enforcer.types import Reason, Source
 
@@ -85,6 +85,14 @@ def context_sentence(
     return (Phrase(sentence[0].text.lstrip()), *sentence[1:]) if sentence else ()
 
 
+def plan_change_sentence(change: PlanChange | None, whose: str, zone: ZoneInfo, *, now_us: int) -> Sentence:
+    """That the plan was another one before, so that nobody holds refusals of that time against the plan of today."""
+    if change is None:
+        return ()
+    since = formats.minute_of(change.since_s * 1_000_000, zone, now_us=now_us)
+    return (Phrase(f" {whose} plan changed about {since}: before, it was {_terms(change.before)}."),)
+
+
 def reach_line(copies: int) -> str:
     """How many servers the traffic reaches (k), in words."""
     servers = "one" if copies == 1 else formats.count(copies)
@@ -152,6 +160,7 @@ def reply_text(
     plan: PlanTerms | None,
     busiest: Busiest | None,
     refusals: Sequence[str],
+    changed: str = "",
 ) -> str:
     """A reply that support can copy and send: the numbers, the plan, and the refusals that were asked about."""
     lines = [
@@ -160,7 +169,7 @@ def reply_text(
         f"From {span[0]} to {span[1]} your account {caller} sent {_told(totals)}.",
     ]
     if plan is not None:
-        lines.append(f"Your plan is {_terms(plan)}.")
+        lines.append(f"Your plan is {_terms(plan)}.{changed}")
     if busiest is not None:
         lines.append(f"Your busiest {busiest.unit} had {formats.plural(busiest.requests, 'request', 'requests')}.")
     if refusals:

@@ -16,7 +16,7 @@ from dashboard.reader import find_decision, known_callers, read_caller, read_gra
 from dashboard.rows import Decision
 from dashboard.sentences import Phrase, Sentence
 from dashboard.store import Record
-from dashboard.views import CallerView, Frame, RefusalRow, caller_view, refusal_row, verdict_sentence
+from dashboard.views import CallerView, Frame, RefusalRow, caller_view, change_sentence, refusal_row, verdict_sentence
 from dashboard.web import frame_of, house_of, only, session_of
 from enforcer.errors import InvalidField
 from enforcer.identity import parse_request_id
@@ -118,9 +118,10 @@ def _context(view: CallerView) -> Sentence:
     if view.arriving:
         return (Phrase("The refusals below are exact; what was sent and admitted follows in a few seconds."),)
     frame = view.frame
-    return sentences.context_sentence(
+    context = sentences.context_sentence(
         view.plan, view.busiest, view.copies, view.totals, frame.zone, now_us=frame.now_us
     )
+    return (*context, *change_sentence(view, "Its"))
 
 
 def _found_sentence(row: RefusalRow | None, frame: Frame) -> str:
@@ -139,5 +140,11 @@ def _reply(view: CallerView, row: RefusalRow | None) -> str:
         if not r.decision.allowed
     ]
     return sentences.reply_text(
-        view.caller, view.totals, span=view.frame.ends, plan=view.plan, busiest=view.busiest, refusals=told
+        view.caller,
+        view.totals,
+        span=view.frame.ends,
+        plan=view.plan,
+        busiest=view.busiest,
+        refusals=told,
+        changed=sentences.plain(change_sentence(view, "Your")),
     )

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from dashboard import formats, sentences
 from dashboard.charts import ChartRow, chart_rows
 from dashboard.completeness import Completeness, completeness, completeness_line, totals_arriving
-from dashboard.rows import Busiest, CallerRecord, Counts, Decision, GrantFacts, PlanTerms
+from dashboard.rows import Busiest, CallerRecord, CallerStep, Counts, Decision, GrantFacts, PlanChange, PlanTerms
 from dashboard.sentences import Sentence
 from dashboard.spans import Bucket, Span
 from enforcer.identity import CopyIdentity, format_request_id
@@ -83,6 +84,7 @@ class CallerView:
     caller: str
     frame: Frame
     plan: PlanTerms | None
+    changed: PlanChange | None
     totals: Counts
     rows: tuple[ChartRow, ...]
     endpoints: tuple[EndpointRow, ...]
@@ -109,6 +111,14 @@ class CallerView:
         return any(row.degraded for row in self.rows)
 
 
+def plan_change(steps: Sequence[CallerStep]) -> PlanChange | None:
+    """The last change of the plan within a span, None if it was the same throughout."""
+    for earlier, later in reversed(list(pairwise(steps))):
+        if earlier.plan != later.plan:
+            return PlanChange(earlier.plan, later.step_s)
+    return None
+
+
 def caller_view(caller: str, frame: Frame, record: CallerRecord, grants: Sequence[GrantFacts] = ()) -> CallerView:
     """Make the view of one caller from its record."""
     totals = sum(record.endpoints.values(), Counts())
@@ -120,6 +130,7 @@ def caller_view(caller: str, frame: Frame, record: CallerRecord, grants: Sequenc
         caller=caller,
         frame=frame,
         plan=plan,
+        changed=plan_change(record.steps),
         totals=totals,
         rows=tuple(chart_rows(frame.buckets, record, plan, zone, unit, now_us=now_us, complete=state)),
         endpoints=tuple(endpoint_rows(record.endpoints)),
@@ -138,9 +149,15 @@ def usage_sentence(view: CallerView) -> Sentence:
     frame = view.frame
     if view.arriving:
         return arriving_sentence(view, "Your")
-    return sentences.usage_sentence(
+    sent = sentences.usage_sentence(
         view.totals, frame.span.words, view.busiest, view.plan, frame.zone, now_us=frame.now_us
     )
+    return (*sent, *change_sentence(view, "Your"))
+
+
+def change_sentence(view: CallerView, whose: str) -> Sentence:
+    """What is said where the plan changed within the span."""
+    return sentences.plan_change_sentence(view.changed, whose, view.frame.zone, now_us=view.frame.now_us)
 
 
 def verdict_sentence(view: CallerView) -> Sentence:

@@ -9,6 +9,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -118,8 +119,17 @@ def _ports(options: argparse.Namespace) -> dict[str, int]:
     return ports
 
 
+def _version() -> str:
+    """Of the installed distribution; the composed image runs from a tree that is not installed."""
+    try:
+        return metadata.version("tallygate")
+    except metadata.PackageNotFoundError:
+        return "(not installed as a distribution)"
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tallygate", description="A rate limiter that can account for itself.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     up = commands.add_parser("up", help="run everything on this machine, until Ctrl-C")
     _add_stack(up, fixed_ports=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dashboard.formats import minute_of
 from dashboard.rows import Busiest, CallerStep, CopyMark, Counts, GrantFacts, PlanTerms
 from dashboard.sentences import plain
 from dashboard.views import caller_view, usage_sentence, verdict_sentence
@@ -58,6 +59,19 @@ def test_a_refusal_is_explained_by_the_plan_of_its_time() -> None:
     steps = [CallerStep(MINUTE_S - 1_200, then, 1, 1), CallerStep(MINUTE_S - 60, now, 1, 1)]
     view = caller_view("acme", frame(), record(steps=steps, refusals=[refusal(NOW_US - 600_000_000)]))
     assert "burst of 20 was spent" in view.refusals[0].sentence
+
+
+def test_a_change_of_plan_is_said_beside_the_plan() -> None:
+    """Refusals of the small plan beside the figures of the large one read as if the limiter were wrong."""
+    then, now = PlanTerms("free", 5.0, 10), STANDARD
+    steps = [CallerStep(MINUTE_S - 1_200, then, 1, 1), CallerStep(MINUTE_S - 600, now, 1, 1)]
+    steps.append(CallerStep(MINUTE_S - 60, now, 1, 1))
+    changed = caller_view("acme", frame(), record(steps=steps))
+    same = caller_view("acme", frame(), record(steps=steps[1:]))
+    since = minute_of((MINUTE_S - 600) * 1_000_000, changed.frame.zone, now_us=NOW_US)
+    said = f" Your plan changed about {since}: before, it was free (5/s, bursts of 10)."
+    assert plain(usage_sentence(changed)).endswith(said)
+    assert "changed" not in plain(usage_sentence(same))
 
 
 def test_a_refusal_whose_plan_is_not_known_yet_names_no_figure() -> None:

@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,15 @@ def test_wrong_words_are_refused_with_what_is_allowed(
         cli.main(words)
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
+
+
+def test_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first question of every bug report."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert capsys.readouterr().out == f"tallygate {project['version']}\n"
 
 
 def test_known_faults_are_one_line_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
