@@ -2,13 +2,18 @@
  *
  * Reads a slot at the offset that its member descriptor states: it follows any class with slots and knows none by itself.
  * Never writes to an object, never calls back into Python while it reads, and borrows every reference from the list,
- * which the caller must not change meanwhile.
+ * whose objects must keep what stands in their slots meanwhile (as frozen ones do).
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <structmember.h>
 
 #include <stdint.h>
+
+#ifndef Py_BEGIN_CRITICAL_SECTION /* before CPython 3.13 the GIL is lock enough */
+#define Py_BEGIN_CRITICAL_SECTION(op) {
+#define Py_END_CRITICAL_SECTION() }
+#endif
 
 typedef struct {
     PyObject *objects; /* a list */
@@ -77,6 +82,32 @@ read_integer(const Slots *slots, Py_ssize_t at)
 #endif
 }
 
+/* Whether the list still has the length for which there is room: making an object may have run a finalizer. */
+static int
+is_as_long(const Slots *slots, Py_ssize_t count)
+{
+    if (PyList_GET_SIZE(slots->objects) != count) {
+        PyErr_SetString(PyExc_RuntimeError, "objects changed its length while it was read");
+        return 0;
+    }
+    return 1;
+}
+
+static int
+read_integers(const Slots *slots, Py_ssize_t count, int64_t *out)
+{
+    if (!is_as_long(slots, count)) {
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        out[i] = read_integer(slots, i);
+        if (out[i] == -1 && PyErr_Occurred()) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 PyDoc_STRVAR(integers_doc, "integers(objects, member, /)\n--\n\nSee `stream.contract.reading.integers`.");
 
 static PyObject *
@@ -91,13 +122,12 @@ integers(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
     if (column == NULL) {
         return NULL;
     }
-    int64_t *out = (int64_t *)PyBytes_AS_STRING(column);
-    for (Py_ssize_t i = 0; i < count; i++) {
-        out[i] = read_integer(&slots, i);
-        if (out[i] == -1 && PyErr_Occurred()) {
-            Py_DECREF(column);
-            return NULL;
-        }
+    int failed;
+    Py_BEGIN_CRITICAL_SECTION(slots.objects);
+    failed = read_integers(&slots, count, (int64_t *)PyBytes_AS_STRING(column));
+    Py_END_CRITICAL_SECTION();
+    if (failed) {
+        Py_CLEAR(column);
     }
     return column;
 }
@@ -119,11 +149,14 @@ find_entry(Entry *table, size_t mask, PyObject *object)
     return &table[at];
 }
 
-/* Fills `found` with the distinct values and `out` with each object's index among them; -1 with an error set. */
+/* Appending makes no object that the collector knows, so no Python runs in between.
+ * Fills `found` with the distinct values and `out` with each object's index among them; -1 with an error set. */
 static int
-number_values(const Slots *slots, Entry *table, size_t size, PyObject *found, int64_t *out)
+number_values(const Slots *slots, Py_ssize_t count, Entry *table, size_t size, PyObject *found, int64_t *out)
 {
-    Py_ssize_t count = PyList_GET_SIZE(slots->objects);
+    if (!is_as_long(slots, count)) {
+        return -1;
+    }
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *value = read_slot(slots, i);
         if (value == NULL) {
@@ -163,9 +196,12 @@ distinct(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
     PyObject *pair = NULL;
     PyObject *found = PyList_New(0);
     PyObject *index = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(int64_t));
-    if (found != NULL && index != NULL
-        && number_values(&slots, table, size, found, (int64_t *)PyBytes_AS_STRING(index)) == 0) {
-        pair = PyTuple_Pack(2, found, index);
+    if (found != NULL && index != NULL) {
+        int failed;
+        Py_BEGIN_CRITICAL_SECTION(slots.objects);
+        failed = number_values(&slots, count, table, size, found, (int64_t *)PyBytes_AS_STRING(index));
+        Py_END_CRITICAL_SECTION();
+        pair = failed ? NULL : PyTuple_Pack(2, found, index);
     }
     Py_XDECREF(found);
     Py_XDECREF(index);

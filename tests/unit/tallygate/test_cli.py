@@ -125,6 +125,19 @@ def test_link_speaks_of_its_flags(words: list[str], said: str, capsys: pytest.Ca
     assert capsys.readouterr().err.startswith(f"tallygate: {said}")
 
 
+@pytest.mark.parametrize("caller", ["a\nb", "x" * 257])
+def test_link_is_not_signed_for_a_name_that_no_caller_can_have(
+    caller: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever opened it would be told that the database is away."""
+    monkeypatch.setenv("TALLYGATE_SECRET", _SECRET)
+    assert cli.main(["link", "--caller", caller]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "caller is " in said.err
+    assert "allowed: text of 1 to 256 printable characters" in said.err
+
+
 def test_link_goes_where_the_pages_are(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A link to a port on which nothing listens is the first thing that a newcomer would report."""
     config.announce(RunningStack("http://127.0.0.1:8999", _SECRET, os.getpid()))

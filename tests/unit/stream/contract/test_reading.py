@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import sys
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -84,3 +85,32 @@ def test_reading_keeps_no_object_alive_and_drops_none(reader: Reader) -> None:
             reader.integers(objects, _Slots.value)
     gc.collect()
     assert before == sys.getrefcount(value)
+
+
+@pytest.mark.parametrize("reader", ["compiled"], indirect=True)
+@pytest.mark.parametrize("call", ["integers", "distinct"])
+@pytest.mark.parametrize("change", ["grow", "shrink"])
+def test_a_list_that_changes_while_it_is_read_is_refused_or_read_whole(
+    reader: Reader, call: str, change: str, request: pytest.FixtureRequest
+) -> None:
+    """A finalizer may run wherever an object is made; writing past the end of a column would end the process."""
+    objects = _holding(*range(50))
+    held: list[list[int]] = [
+        [] for _ in range(5_000)
+    ]  # none of CPython's spare lists is left, so that making one may collect
+
+    def alter(phase: str, _info: object) -> None:
+        if phase == "start":
+            objects.extend(_holding(*range(20_000))) if change == "grow" else objects.clear()
+
+    threshold = gc.get_threshold()
+    request.addfinalizer(lambda: gc.set_threshold(*threshold))
+    gc.callbacks.append(alter)
+    gc.set_threshold(1)
+    try:
+        with suppress(RuntimeError):
+            found = getattr(reader, call)(objects, _Slots.value)
+            assert len(found if call == "integers" else found[1]) in {0, 50, len(objects)}
+    finally:
+        gc.callbacks.remove(alter)
+    assert held
