@@ -51,6 +51,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
+        gate.close()
         record.close()
 
     app = Starlette(
@@ -92,7 +93,6 @@ async def _answer_http(request: Request, _: Exception) -> Response:
 
 
 async def _answer_unavailable(request: Request, error: Exception) -> Response:
-    _log.error("the record cannot be read: %s", error)
     zone, now_us = zone_of(request), house_of(request).now_us()
     since_us = getattr(error, "since_us", None) or now_us
     since = f"{formats.moment(since_us, zone, now_us=now_us)} ({zone.key})"

@@ -6,10 +6,10 @@ Never writes, never builds SQL from a value, never keeps a handle after an error
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import clickhouse_connect
 from clickhouse_connect.driver.client import Client
@@ -19,6 +19,8 @@ from aggregator.config import ClickHouseDsn
 from aggregator.sql import load_queries
 from aggregator.store import StoreRefused, StoreUnavailable
 from aggregator.store_clickhouse import classify
+
+_Read = TypeVar("_Read")
 
 #: The tables that hold rows of callers. A query about one caller sees no other row of them, whatever its text says.
 TENANT_TABLES = ("conflicts", "decisions", "grants", "live", "settlements")
@@ -89,6 +91,7 @@ class Record:
         self._free: list[Client] = []
         self._answers = 0
         self._lock = threading.Lock()
+        self._here = threading.local()
 
     @property
     def address(self) -> str:
@@ -134,6 +137,30 @@ class Record:
 
             yield ask
 
+    def unless(self, given_up: Callable[[], bool], call: Callable[[], _Read]) -> _Read:
+        """Run `call`; once `given_up`, no query of it that has not begun begins any more (on this thread).
+
+        Raises:
+            RecordUnavailable: it was given up, besides whatever `call` raises.
+        """
+        self._here.given_up = given_up
+        try:
+            return call()
+        finally:
+            del self._here.given_up
+
+    def probe(self, seconds: float) -> None:
+        """Ask the least that can be asked, on a handle of its own: whether anybody is there.
+
+        Raises:
+            RecordUnavailable: nobody is, or each step took longer than so many seconds, or the answer was an error.
+        """
+        client = self._connect(seconds)
+        try:
+            self._query(client, "probe", "SELECT 1", {}, {"readonly": 1})
+        finally:
+            client.close()
+
     def close(self) -> None:
         """Close the handles that are not lent."""
         with self._lock:
@@ -148,21 +175,32 @@ class Record:
     def _run(
         self, client: Client, name: str, values: Mapping[str, Any], settings: Mapping[str, Any]
     ) -> Sequence[tuple[Any, ...]]:
+        self._still_wanted()
         allowed = {**self._limits.settings(), **settings, "readonly": 1}
+        return self._query(client, name, self._catalogue[name].sql, values, allowed)
+
+    def _query(
+        self, client: Client, name: str, sql: str, values: Mapping[str, Any], settings: Mapping[str, Any]
+    ) -> Sequence[tuple[Any, ...]]:
         try:
-            answer = client.query(self._catalogue[name].sql, parameters=dict(values), settings=allowed)
+            answer = client.query(sql, parameters=dict(values), settings=dict(settings))
         except (ClickHouseError, OSError) as error:
-            if getattr(error, "code", None) is not None:
-                self._answered()
-            raise RecordUnavailable(f"{name}: {classify(self.address, error)}") from error
+            raise RecordUnavailable(f"{name}: {self._fault(error)}") from error
         self._answered()
         return [tuple(row) for row in answer.result_rows]
 
+    def _still_wanted(self) -> None:
+        given_up: Callable[[], bool] | None = getattr(self._here, "given_up", None)
+        if given_up is not None and given_up():
+            raise RecordUnavailable("the page was given up before all was read")
+
     @contextmanager
     def _lent(self) -> Iterator[Client]:
+        self._still_wanted()
         with self._lock:
             client = self._free.pop() if self._free else None
-        client = client or self._connect()
+        # Longer than a page waits: the page's own time is what ends it.
+        client = client or self._connect(self._limits.page_s + 0.5)
         try:
             yield client
         except BaseException:
@@ -179,12 +217,15 @@ class Record:
         with self._lock:
             self._answers += 1
 
-    def _connect(self) -> Client:
+    def _fault(self, error: Exception) -> StoreUnavailable | StoreRefused:
+        if getattr(error, "code", None) is not None:
+            self._answered()
+        return classify(self.address, error)
+
+    def _connect(self, silence_s: float) -> Client:
         dsn = self._dsn
-        # Longer than a page waits: the page's own time is what ends it.
-        silence_s = self._limits.page_s + 0.5
         try:
-            return clickhouse_connect.get_client(
+            client = clickhouse_connect.get_client(
                 host=dsn.host,
                 port=dsn.port,
                 username=dsn.user,
@@ -198,8 +239,9 @@ class Record:
                 dedicated_pool=True,
             )
         except (ClickHouseError, OSError) as error:
-            found: StoreUnavailable | StoreRefused = classify(self.address, error)
-            raise RecordUnavailable(str(found)) from error
+            raise RecordUnavailable(str(self._fault(error))) from error
+        self._answered()  # a handle is made by asking
+        return client
 
 
 def row_filter(caller: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import socket
 
 import httpx
@@ -54,11 +56,26 @@ async def test_a_database_without_tables_says_what_to_do_in_the_log(
 
 
 async def test_a_record_that_comes_back_is_read_again(desk: Desk) -> None:
-    """No restart is needed, and no handle from before is used."""
+    """No restart is needed, and no handle from before is used: the next probe finds it, a second later."""
     async with browser(desk.config) as client:
         await desk.sign_in(client, "customer", "acme")
         record = client._transport.app.state.house.gate._record  # type: ignore[attr-defined]  # the application under test
         good, record._dsn = record._dsn, config_for("http://127.0.0.1:1/gone").clickhouse
+        assert 503 == (await client.get("/usage")).status_code
+        record._dsn = good
+        for _ in range(150):
+            await asyncio.sleep(0.1)
+            if (await client.get("/usage")).status_code == 200:
+                return
+    pytest.fail("the page did not come back within 15 s")
+
+
+async def test_an_answer_that_is_an_error_is_not_away(desk: Desk) -> None:
+    """A wrong password is told by somebody: each page says so at once, and the next one after it is corrected works."""
+    async with browser(desk.config) as client:
+        await desk.sign_in(client, "customer", "acme")
+        record = client._transport.app.state.house.gate._record  # type: ignore[attr-defined]  # the application under test
+        good, record._dsn = record._dsn, dataclasses.replace(record._dsn, user="nobody-b7", password="wrong")
         assert 503 == (await client.get("/usage")).status_code
         record._dsn = good
         assert 200 == (await client.get("/usage")).status_code
