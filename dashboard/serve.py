@@ -27,7 +27,7 @@ def main(environ: Mapping[str, str] | None = None) -> int:
     Returns:
         0 after an orderly end, 1 if the port is taken, 2 if a setting is wrong.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    set_up_log()
     try:
         config = DashboardConfig.from_env(environ)
     except ConfigError as fault:
@@ -50,6 +50,12 @@ def main(environ: Mapping[str, str] | None = None) -> int:
     with listener:
         uvicorn.Server(settings).run(sockets=[listener])
     return 0
+
+
+def set_up_log() -> None:
+    """Log to stderr; of an outage only what the gate says, not the driver's line for each time that nobody answers."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("clickhouse_connect").setLevel(logging.ERROR)
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 
 import pytest
@@ -42,3 +43,12 @@ def test_a_record_that_cannot_be_read_is_logged_and_no_reason_to_stop(caplog: py
     assert "cannot be read yet" in caplog.text
     assert f"127.0.0.1:{port}" in caplog.text
     assert "hidden-password" not in caplog.text
+
+
+def test_log_has_no_line_of_the_driver_for_each_time_that_nobody_answers(caplog: pytest.LogCaptureFixture) -> None:
+    """The gate says the beginning and the end of an outage; a line a second between them would bury both."""
+    caplog.set_level(logging.INFO, "clickhouse_connect")
+    serve.set_up_log()
+    driver = logging.getLogger("clickhouse_connect.driver._backend.http_sync")
+    assert not driver.isEnabledFor(logging.WARNING)
+    assert driver.isEnabledFor(logging.ERROR)
