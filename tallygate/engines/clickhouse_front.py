@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import shutil
 import signal
 import sys
@@ -32,6 +33,8 @@ def main(argv: list[str] | None = None) -> int:
     folder: Path = options.data_dir.resolve()
     _own_temporary_folder(folder / "tmp")
     users = UserBook.read(options.users)
+    # The engine takes the name of a file here for a table; nothing is here.
+    os.chdir(_empty_folder(folder / "tmp" / "empty"))
 
     def open_engine() -> Engine:
         return Engine(folder / "store", max_memory_bytes=options.max_memory_mb * 1024 * 1024)
@@ -67,12 +70,22 @@ def _own_temporary_folder(folder: Path) -> None:
     tempfile.tempdir = str(folder)
 
 
+def _empty_folder(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tallygate.engines.clickhouse_front", description=__doc__)
     parser.add_argument(
         "--data-dir", type=Path, required=True, help="folder of the engine's data; one process at a time"
     )
-    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on; at any but this machine's own, over plain HTTP, browsers leave out Sec-Fetch-Site, "
+        "so that the GET of any page passes for a program: give --users with passwords there",
+    )
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--users", type=Path, help="JSON file of users; without it, `default` with no password")
     parser.add_argument(

@@ -2,6 +2,12 @@
 
 Programs send neither Origin nor Sec-Fetch-Site, and name this server as they were told to; a page whose own name was
 made to point here (DNS rebinding) names itself.
+
+Browsers send Sec-Fetch-Site to trustworthy addresses only: HTTPS, and loopback. Over plain HTTP to any other address
+they leave it out; and Origin comes with what a script asks for across origins and with every POST, but not with the
+GET of a picture, a frame or a link. There a page's GET looks like a program's. It changes nothing, for GET is read-
+only, and the page cannot see the answer, but it can keep the engine busy: a server that listens beyond loopback needs
+users with passwords, which a page does not know.
 """
 
 from __future__ import annotations

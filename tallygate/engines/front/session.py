@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from tallygate.engines.front.errors import Code, FrontError, from_engine, refusal
+from tallygate.engines.front.fence import TABLE_FUNCTIONS, reaches_outside, refuses_setting
 from tallygate.engines.front.request import Statement
 from tallygate.engines.front.spool import readable
-from tallygate.engines.front.sql import first_word, output_format, reaches_outside, split_settings
+from tallygate.engines.front.sql import first_word, output_format, split_settings
 
 #: Formats whose blocks can be sent one after the other; others have a head or a foot around the whole result.
 _STREAMABLE = frozenset(
@@ -49,10 +50,15 @@ class Engine:
         # Kept open so that the engine outlives its requests. Never runs a client's statement.
         self._root = self._connect(self._address)
         self.version, self.timezone = self._facts()
+        self.table_functions = TABLE_FUNCTIONS | self._table_functions()
 
     def _facts(self) -> tuple[str, str]:
         version, timezone = self._root.query("SELECT version(), timezone()", "TSV").bytes().decode().strip().split("\t")
         return str(version), str(timezone)
+
+    def _table_functions(self) -> frozenset[bytes]:
+        names: bytes = self._root.query("SELECT lower(name) FROM system.table_functions", "TSV").bytes()
+        return frozenset(names.split())
 
     def connect(self) -> Any:
         """A fresh handle, in a fifth of a millisecond."""
@@ -105,7 +111,7 @@ class Run:
         self._statement = statement
         self._default_format = default_format
         self._started = time.monotonic()
-        self.kind = judge(engine, statement.text, readonly=readonly)
+        self.kind = judge(engine, statement, readonly=readonly)
         self.is_insert = statement.rows is not None
         self.marker = statement.settings.get("log_comment") or f"front-{uuid.uuid4().hex}"
         self.cancellable = self.kind == "READ_ONLY" and "log_comment" not in statement.settings
@@ -220,26 +226,37 @@ class Run:
         self._summary.update({name: str(value) for name, value in counts.items()})
 
 
-def judge(engine: Engine, text: bytes, *, readonly: int) -> str:
+def judge(engine: Engine, statement: Statement, *, readonly: int) -> str:
     """The statement's class, if this front runs it at all.
 
     Raises:
         FrontError: see the messages.
     """
+    text = statement.text
+    for name in statement.settings:
+        if refuses_setting(name.encode()):
+            raise _outside(f"setting {name}")
     kind, count = engine.classify(text)
     if count > 1:
         raise refusal(Code.SYNTAX_ERROR, "Syntax error (Multi-statements are not allowed).")
     if kind == "UNKNOWN":
         raise engine.explain_syntax(text)
-    word = reaches_outside(text)
+    word = reaches_outside(text, table_functions=engine.table_functions, bound=statement.bound)
     if word is not None:
-        raise refusal(Code.SUPPORT_IS_DISABLED, f"{word} is disabled: statements reach tables of this server only.")
+        raise _outside(word)
     if kind == "CONTROL" and first_word(text) not in _CONTROLS:
         raise refusal(Code.SUPPORT_IS_DISABLED, f"{first_word(text).upper()} of this form is disabled over HTTP.")
     if readonly and kind != "READ_ONLY":
         hint = " Method GET implies readonly; use POST to change data." if readonly == 2 else ""
         raise refusal(Code.READONLY, f"Cannot execute query in readonly mode.{hint}")
     return kind
+
+
+def _outside(word: str) -> FrontError:
+    return refusal(
+        Code.SUPPORT_IS_DISABLED,
+        f"{word} is disabled: it could reach files, programs or hosts beyond this server's tables.",
+    )
 
 
 def _quote_name(name: str) -> str:

@@ -1,7 +1,7 @@
 """What the front must know of a statement before the engine sees it.
 
-Where an INSERT's data begins, which format a result has, whether it would touch files or other hosts. Reads words, not
-grammar; the engine's own parser judges the rest.
+Where an INSERT's data begins, which format a result has. Reads words, not grammar; the engine's own parser judges the
+rest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HEAD_BYTES = 262_144
 _BLANK = rb"""(?:[\t-\r\x20]|\xc2[\x85\xa0]|\xe1\x9a\x80|\xe1\xa0\x8e|\xe2\x80[\x80-\x8d\xa8\xa9\xaf]|\xe2\x81[\x9f\xa0]
     |\xe3\x80\x80|\xef\xbb\xbf)"""
 _WORD = re.compile(
-    # As the engine reads: a word that it would see and we would not is a way around `reaches_outside`. What is opened
+    # As the engine reads: a word that it would see and we would not is a way around the fence. What is opened
     # and never closed goes to the end, so that no byte is read twice.
     rb"""(?P<skip>"""
     + _BLANK
@@ -39,14 +39,6 @@ _NAME_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 #: More dollar quotes without an end than any statement has; each one is looked for to the end of the text.
 _MOST_UNCLOSED = 16
 
-#: Table functions, engines and dictionary sources that reach files, programs, other hosts or this interpreter.
-_OUTSIDE = frozenset(
-    b"""file filecluster url urlcluster remote remotesecure cluster clusterallreplicas executable executablepool s3
-    s3cluster gcs hdfs hdfscluster azureblobstorage azureblobstoragecluster mysql postgresql mongodb redis sqlite jdbc
-    odbc iceberg iceberglocal icebergs3 deltalake deltalakelocal hudi arrowflight ytsaurus python http clickhouse
-    filelog distributed""".split()
-)
-
 
 @dataclass(frozen=True, slots=True)
 class InsertHead:
@@ -64,7 +56,9 @@ class InsertHead:
 
 
 @dataclass(frozen=True, slots=True)
-class _Word:
+class Word:
+    """A name, or another piece with an empty name: where it stands, and within how many brackets."""
+
     name: bytes
     end: int
     start: int
@@ -73,11 +67,11 @@ class _Word:
 
 def split_insert(text: bytes) -> InsertHead | None:
     """Find the end of an INSERT's head; None when it carries its rows as SQL, or is no INSERT at all."""
-    words = _words(text[:HEAD_BYTES])
+    words = words_of(text[:HEAD_BYTES])
     first = next(words, None)
     if first is None or first.name != b"insert":
         return None
-    wants_format: _Word | None = None
+    wants_format: Word | None = None
     for word in words:
         if wants_format is not None and word.name:
             name = text[word.start : word.end].decode("ascii", "replace")
@@ -90,7 +84,7 @@ def split_insert(text: bytes) -> InsertHead | None:
 
 def split_settings(head: bytes) -> tuple[bytes, bytes]:
     """An INSERT's head without its SETTINGS clause, and the clause, which must follow the source of the rows."""
-    words = list(_words(head))
+    words = list(words_of(head))
     for word, name, equals in zip(words, words[1:], words[2:], strict=False):
         # A table or a column may be called "settings"; only the clause is followed by ``name =``.
         is_clause = name.name and head[equals.start : equals.end] == b"="
@@ -103,7 +97,7 @@ def output_format(text: bytes) -> str | None:
     """The format that the statement's own FORMAT clause names; None without one."""
     found: str | None = None
     after_format = False
-    for word in _words(text):
+    for word in words_of(text):
         if after_format and word.name:
             found = text[word.start : word.end].decode("ascii", "replace")
         elif word.name == b"settings" or text[word.start : word.end] == b";":
@@ -117,32 +111,17 @@ def output_format(text: bytes) -> str | None:
 
 def first_word(text: bytes) -> str:
     """The first keyword, in lower case; ``(`` for a statement in brackets, empty for no statement."""
-    for word in _words(text):
+    for word in words_of(text):
         return (word.name or text[word.start : word.end]).decode("ascii", "replace")
     return ""
 
 
-def reaches_outside(text: bytes) -> str | None:
-    """The word by which the statement would reach a file, a program or another host; None when it does not.
-
-    A fence against mistakes and stray requests, beside the engine's own read-only mode.
+def words_of(text: bytes) -> Iterator[Word]:
+    """The words of a statement and whatever else stands between blanks and comments; names in lower case, unquoted.
 
     Raises:
-        FrontError: the statement opens more dollar quotes than it closes, too many to look for their ends.
+        FrontError: too many dollar quotes without an end.
     """
-    previous = b""
-    for word in _words(text):
-        symbol = word.name or text[word.start : word.end]
-        # An escape within a quoted name can spell any of them.
-        if symbol == b"(" and (previous in _OUTSIDE or b"\\" in previous):
-            return f"{previous.decode(errors='replace')}("
-        if symbol in {b"infile", b"outfile"} and previous in {b"from", b"into"}:
-            return f"{previous.decode()} {symbol.decode()}".upper()
-        previous = symbol
-    return None
-
-
-def _words(text: bytes) -> Iterator[_Word]:
     depth, position, unclosed = 0, 0, 0
     while (match := _WORD.match(text, position)) is not None:
         position, kind, name = match.end(), match.lastgroup, b""
@@ -167,7 +146,7 @@ def _words(text: bytes) -> Iterator[_Word]:
                     position += 1
             if unclosed > _MOST_UNCLOSED:
                 raise refusal(Code.SYNTAX_ERROR, f"More than {_MOST_UNCLOSED} dollar quotes are not closed.")
-        yield _Word(name, position, match.start(), depth)
+        yield Word(name, position, match.start(), depth)
         if kind == "open":
             depth += 1
 
