@@ -72,6 +72,12 @@ _TABLES_END = frozenset(
 )
 #: What follows these is a name, whatever word it is.
 _NAME_FOLLOWS = frozenset({b"as", b"from", b"join", b"."})
+#: Of `additional_table_filters`: a string without any escape but those of quotes and backslashes, and a map of such.
+_PLAIN = rb"'(?:[^'\\]|\\['\\])*'"
+_PAIR = rb"\s*" + _PLAIN + rb"\s*:\s*" + _PLAIN + rb"\s*"
+_ROW_FILTERS = re.compile(rb"\{(?:" + _PAIR + rb"(?:," + _PAIR + rb")*)?\}\Z")
+_QUOTED = re.compile(_PLAIN)
+_ESCAPED = re.compile(rb"\\['\\]")
 
 
 def refuses_setting(name: bytes) -> bool:
@@ -110,6 +116,22 @@ def reaches_outside(
             return found
         in_settings = in_settings or word.name in _SETTINGS
         before = [*before[1:], symbol]
+    return None
+
+
+def row_filters_reach_outside(value: str, *, table_functions: Collection[bytes] = TABLE_FUNCTIONS) -> str | None:
+    """The same of ``additional_table_filters``: a map of table names to conditions, each read as the SQL that it is.
+
+    Anything but a plain map of plain strings is refused, because it could hide what it says.
+    """
+    text = value.encode()
+    if _ROW_FILTERS.match(text) is None:
+        return "setting additional_table_filters"
+    for quoted in _QUOTED.findall(text):
+        said = _ESCAPED.sub(lambda found: found[0][1:], quoted[1:-1])
+        word = reaches_outside(b"SELECT " + said, table_functions=table_functions)
+        if word is not None:
+            return f"setting additional_table_filters with {word}"
     return None
 
 

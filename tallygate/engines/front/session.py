@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tallygate.engines.front.errors import Code, FrontError, from_engine, refusal
-from tallygate.engines.front.fence import TABLE_FUNCTIONS, reaches_outside, refuses_setting
+from tallygate.engines.front.fence import TABLE_FUNCTIONS, reaches_outside, refuses_setting, row_filters_reach_outside
 from tallygate.engines.front.request import Statement
 from tallygate.engines.front.spool import readable
 from tallygate.engines.front.sql import first_word, output_format, split_settings
@@ -233,8 +233,12 @@ def judge(engine: Engine, statement: Statement, *, readonly: int) -> str:
         FrontError: see the messages.
     """
     text = statement.text
-    for name in statement.settings:
-        if refuses_setting(name.encode()):
+    for name, value in statement.settings.items():
+        if name == "additional_table_filters":
+            hidden = row_filters_reach_outside(value, table_functions=engine.table_functions)
+            if hidden is not None:
+                raise _outside(hidden)
+        elif refuses_setting(name.encode()):
             raise _outside(f"setting {name}")
     kind, count = engine.classify(text)
     if count > 1:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tallygate.engines.front.fence import reaches_outside, refuses_setting
+from dashboard.store import row_filter
+from tallygate.engines.front.fence import reaches_outside, refuses_setting, row_filters_reach_outside
 
 
 @pytest.mark.parametrize(
@@ -84,3 +85,36 @@ def test_settings_that_open_a_way_out_are_refused() -> None:
     assert all(refuses_setting(name.encode()) for name in refused)
     allowed = ("max_threads", "readonly", "insert_deduplication_token", "format_csv_delimiter", "log_comment")
     assert not any(refuses_setting(name.encode()) for name in allowed)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "{}",
+        "{'decisions': 'allowed = 1'}",
+        row_filter("acme"),
+        row_filter("it's (file(\"'/etc/hostname'\")) \\"),
+    ],
+)
+def test_filters_of_rows_are_let_through(value: str) -> None:
+    """The pages stand on them: no query of one tenant sees another's rows."""
+    assert row_filters_reach_outside(value) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("{'t': 'c IN (SELECT * FROM file(\\'/etc/hostname\\'))'}", "file("),
+        ("{'t': 'c IN (SELECT * FROM filesystem(1))', 'u': '1'}", "filesystem("),
+        ("{'t': '\\x66ile(1)'}", "additional_table_filters"),
+        ("{'t': 'fi''le(1)'}", "additional_table_filters"),
+        ("map('t', 'file(1)')", "additional_table_filters"),
+        ("{'t': $$file(1)$$}", "additional_table_filters"),
+        ("{'t': '1'} or file(1)", "additional_table_filters"),
+    ],
+)
+def test_filters_of_rows_are_read_as_the_statements_they_are(value: str, said: str) -> None:
+    """A condition may hold a subquery, and that any table function."""
+    found = row_filters_reach_outside(value)
+    assert found is not None
+    assert said in found
