@@ -199,3 +199,14 @@ def test_scripts_can_be_run(script: Path) -> None:
     assert script.stat().st_mode & 0o111
     read = subprocess.run(["bash", "-n", str(script)], capture_output=True, text=True, check=False)
     assert (read.returncode, read.stderr) == (0, "")
+
+
+def test_the_stand_in_for_clickhouse_answers_to_the_name_that_the_others_call_it() -> None:
+    """It refuses requests under any other name, as whoever makes a name point at a server may not use it."""
+    text = (ROOT / "docker" / "stand-ins" / "clickhouse" / "run.py").read_text()
+    named = re.search(r'^NAME = "(\w+)"$', text, re.MULTILINE)
+    called = re.search(r"@(\w+):8123/", (ROOT / "docker-compose.yml").read_text())
+    assert named is not None
+    assert called is not None
+    assert called[1] == named[1]
+    assert '"--allow-host", NAME' in text

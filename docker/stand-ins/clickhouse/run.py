@@ -13,6 +13,8 @@ from tallygate.engines import clickhouse_front
 from tallygate.engines.front.users import User, write_users
 
 DATA = Path("/var/lib/clickhouse")
+#: What the other containers call this one.
+NAME = "clickhouse"
 
 
 def main() -> int:
@@ -21,7 +23,8 @@ def main() -> int:
     users = DATA / "users.json"
     write_users(users, [User.with_password(given["CLICKHOUSE_USER"], given["CLICKHOUSE_PASSWORD"])])
     address = "0.0.0.0"  # noqa: S104  of its container
-    return clickhouse_front.main(["--data-dir", str(DATA), "--host", address, "--port", "8123", "--users", str(users)])
+    served = ["--data-dir", str(DATA), "--host", address, "--port", "8123", "--allow-host", NAME]
+    return clickhouse_front.main([*served, "--users", str(users)])
 
 
 if __name__ == "__main__":
