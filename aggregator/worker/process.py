@@ -86,16 +86,25 @@ class _Worker:
         view = KafkaView(self._config.kafka, DECISIONS.name)
         job = LiveJob(table, view, decode=accept_block, now_s=time.monotonic)
         app = build_app(self._config, job, group=group)
-        try:
-            await app.start()
-        except Exception as error:  # noqa: BLE001 - whatever Faust raises here, the process must end and say so
-            _leave(f"the consumer of Kafka at {self._config.kafka} (TALLYGATE_KAFKA) did not start: {error!r}")
+        await self._start(app)
         writing = asyncio.create_task(job.run(self._config.worker_flush_ms / 1000))
         log.info("counting %s into %s as %s", self._config.kafka, self._config.clickhouse.address, group)
         await self._watch(app, job, writing)
         await self._end(app, job, writing)
         table.close()
         return 0
+
+    async def _start(self, app: faust.App) -> None:
+        """Start Faust, which waits for its broker as long as that takes; a stop ends the process meanwhile."""
+        starting, stopped = asyncio.ensure_future(app.start()), asyncio.ensure_future(self._stop.wait())
+        await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            _leave("stopped before the consumer had started; nothing was taken", code=0)
+        stopped.cancel()
+        try:
+            starting.result()
+        except Exception as error:  # noqa: BLE001 - whatever Faust raises here, the process must end and say so
+            _leave(f"the consumer of Kafka at {self._config.kafka} (TALLYGATE_KAFKA) did not start: {error!r}")
 
     def _connect(self) -> tuple[LiveStore, str]:
         # The first array imports pandas where it is installed: seconds of work that must not fall into a flush.

@@ -71,3 +71,25 @@ async def test_worker_ends_within_one_limit_whatever_hangs(
 def test_worker_ends_before_its_supervisor_kills_it() -> None:
     """`docker-compose.yml` gives fifteen seconds, and the process needs some for itself."""
     assert worker._STOP_S <= 13
+
+
+async def test_a_worker_that_waits_for_its_broker_ends_when_it_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Faust waits as long as the broker is away, and once nothing but kill -9 ended it then."""
+
+    class Waiting:
+        async def start(self) -> None:
+            await asyncio.Event().wait()
+
+    said: list[tuple[int, str]] = []
+
+    def leave(why: str, *, code: int = 1) -> None:
+        said.append((code, why))
+        raise _LeftError
+
+    monkeypatch.setattr(worker, "_leave", leave)
+    app: Any = Waiting()
+    one = worker._Worker(AggregatorConfig.from_env({}))
+    one._on_signal()
+    with pytest.raises(_LeftError):
+        await one._start(app)
+    assert said == [(0, "stopped before the consumer had started; nothing was taken")]
