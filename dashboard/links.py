@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from dashboard.config import MIN_SECRET_CHARACTERS
 from dashboard.sessions import ROLES, Role, Session, sign_link
+from enforcer.directory import validate_name
 from enforcer.errors import InvalidField
-from enforcer.policy import MAX_NAME_LENGTH
 
 
 def sign_in_link(base_url: str, secret: str, role: Role = "customer", caller: str | None = None) -> str:
@@ -31,8 +31,8 @@ def sign_in_link(base_url: str, secret: str, role: Role = "customer", caller: st
         raise InvalidField("role", role, " or ".join(ROLES))
     if role == "customer" and not caller:
         raise InvalidField("caller", caller, "the caller whose usage the customer sees")
-    if caller is not None and (len(caller) > MAX_NAME_LENGTH or not caller.isprintable()):
-        raise InvalidField("caller", caller, f"text of 1 to {MAX_NAME_LENGTH} printable characters")
     if role != "customer" and caller is not None:
         raise InvalidField("caller", caller, f"none for the role {role}")
+    if caller is not None:
+        validate_name("caller", caller)
     return f"{base_url.rstrip('/')}/sign-in?token={quote(sign_link(secret, Session(role, caller)), safe='')}"

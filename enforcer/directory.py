@@ -76,8 +76,7 @@ class Directory:
             self.lanes.pop((account.caller, scope), None)
 
 
-def validate_names(caller: object, scope: object) -> None:
-    """Raise `InvalidField` unless both are text of 1 to 256 printable characters."""
-    for field, value in (("caller", caller), ("scope", scope)):
-        if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_LENGTH or not value.isprintable():
-            raise InvalidField(field, value, f"text of 1 to {MAX_NAME_LENGTH} printable characters")
+def validate_name(field: str, value: object) -> None:
+    """Raise `InvalidField` unless a caller or a scope can be called so: text of 1 to 256 printable characters."""
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_LENGTH or not value.isprintable():
+        raise InvalidField(field, value, f"text of 1 to {MAX_NAME_LENGTH} printable characters")

@@ -13,7 +13,7 @@ from enforcer.asker import Asker
 from enforcer.clock import Clock, SystemClock
 from enforcer.core.account import Account
 from enforcer.core.degrade import fail_rule
-from enforcer.directory import Directory, validate_names
+from enforcer.directory import Directory, validate_name
 from enforcer.errors import EnforcerError, InvalidField
 from enforcer.identity import CopyIdentity, format_request_id
 from enforcer.lane import Decisions, Lane, Waiter
@@ -281,7 +281,8 @@ class Limiter(Decisions):
             self._asker.enqueue(account)
 
     def _new_lane(self, caller: str, scope: str) -> Lane:
-        validate_names(caller, scope)
+        validate_name("caller", caller)
+        validate_name("scope", scope)
         with self._asker.lock:
             return self._open_lane(caller, scope)
 
