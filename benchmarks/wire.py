@@ -109,7 +109,7 @@ def _wire(suffix: str, *, callers: int, rate_per_s: float = 500.0, bounded: bool
         Result(
             f"encode_compress_ns{suffix}", _least_ns(codec.encode_and_compress, blocks, total), "ns", must_ns, goal_ns
         ),
-        Result(f"encode_python{suffix}_ns", _least_ns(_Codec(IN_PYTHON).encode, blocks, total), "ns"),
+        Result(f"encode_python_ns{suffix}", _least_ns(_Codec(IN_PYTHON).encode, blocks, total), "ns"),
         Result(f"wire_bytes{suffix}", wire_bytes, "B", must_bytes, goal_bytes),
         Result(f"raw_bytes{suffix}", sum(map(len, encoded)) / total, "B"),
         Result(f"bases_per_decision{suffix}", bases, ""),

@@ -17,7 +17,7 @@ from enforcer.core.breaker import Breaker, BreakerState
 from enforcer.lane import Decisions, Waiter
 from enforcer.owner import Owner
 from enforcer.settings import LimiterSettings
-from enforcer.settling import failure_cause, settle_last
+from enforcer.settling import BATCH, failure_cause, settle_last
 from enforcer.sink import DegradeChanged, GrantIssued, GrantSettled, Sink
 from enforcer.tending import Tending
 from enforcer.types import Answer, Ask, AskFault, SettleCause, Settlement, Verdict
@@ -25,7 +25,6 @@ from enforcer.waiting import Lines, deliver
 
 log = logging.getLogger("enforcer")
 
-_BATCH = 256
 _TICK_S = 0.25
 _SOON_S = 0.001
 _RTT_WEIGHT = 0.1
@@ -108,7 +107,7 @@ class Asker:
                 self.tending.forget_old(now_ns, self._lines.accounts, alone=self.alone)
                 if self.alone:
                     return
-                idle = self.tending.fallen_idle(now_ns, busy=set(batch), room=_BATCH)
+                idle = self.tending.fallen_idle(now_ns, busy=set(batch), room=BATCH)
                 asks = [self._compose(account, now_ns, ahead=True) for account in batch]
                 asks += [self._compose(account, now_ns, ahead=False) for account in idle]
             if asks:
@@ -183,7 +182,7 @@ class Asker:
                 account.queued = False
                 if not account.evicted and now_ns >= account.retry_at_ns:
                     batch.append(account)
-            if len(batch) >= _BATCH:
+            if len(batch) >= BATCH:
                 return batch
             try:
                 account = self._pending.get_nowait()

@@ -16,7 +16,8 @@ from enforcer.types import Ask, AskFault, Verdict
 
 log = logging.getLogger("enforcer")
 
-_BATCH = 256
+#: Asks that go out in one round trip at most.
+BATCH = 256
 
 
 def settle_last(
@@ -31,11 +32,11 @@ def settle_last(
         clock: the copy's.
         deadline_ns: by its monotonic clock; no round trip begins after it.
     """
-    for start in range(0, len(owing), _BATCH):
+    for start in range(0, len(owing), BATCH):
         if clock.monotonic_ns() >= deadline_ns:
             _warn(len(owing) - start, "no time left")
             return
-        chunk = owing[start : start + _BATCH]
+        chunk = owing[start : start + BATCH]
         try:
             outcomes = owner.ask([compose(account) for account in chunk])
         except Exception as error:  # noqa: BLE001 - a fault here must not cost the record, closed after this

@@ -17,7 +17,7 @@ from stream.contract import layout
 from stream.contract.columns import NOTHING, Encoded, Ints, encode_array, encode_index
 from stream.contract.layout import COLUMNS, UnencodableBlock
 from stream.contract.names import name_all
-from stream.contract.reading import BEST, IN_PYTHON, Reader
+from stream.contract.reading import BEST, Reader
 
 #: Columns of the decisions; those of the bases and plans follow.
 _BASIS, _GAP, _CODE, _COST, _REMAINING, _RETRY = COLUMNS[:6]
@@ -156,7 +156,7 @@ def _wall_times_us(at_ns: Ints, clock_offset_ns: int) -> Ints:
 def _plan_parts(plans: tuple[Plan, ...]) -> tuple[list[str], bytes, Encoded]:
     """The plans' names, rates and bursts: the same in nearly all blocks of a copy."""
     rates = np.array([plan.rate_per_s for plan in plans], "<f8").tobytes()
-    return [plan.name for plan in plans], rates, encode_array(_BURST, IN_PYTHON.integers(list(plans), Plan.burst))
+    return [plan.name for plan in plans], rates, encode_array(_BURST, BEST.integers(list(plans), Plan.burst))
 
 
 def _check_run(verdicts: list[Verdict], first_seq: int) -> None:
