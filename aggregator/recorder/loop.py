@@ -23,7 +23,7 @@ _MESSAGES = 64
 _POLL_S = 0.02
 #: With both buffers full for so long the database is slow or away, and reading stops.
 _STUCK_S = 0.5
-#: How long a stop may take, from when it is noticed (two seconds at most). A supervisor gives fifteen seconds.
+#: How long a stop may take, from when it is noticed (two seconds at most). Supervisors often give fifteen seconds.
 _STOP_S = 12.0
 #: Of these, what is kept for the last commit; and how long a recorder that fails waits for it.
 _LEAVE_S = 3.0

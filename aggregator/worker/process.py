@@ -40,7 +40,7 @@ log = logging.getLogger("tallygate.worker")
 _FAILED, _WRONG_SETTINGS = 1, 2
 _TORN_LIMIT_S = 10.0
 _POLL_S = 0.25
-#: How long a stop may take, all in all. A supervisor gives fifteen seconds.
+#: How long a stop may take, all in all. Supervisors often give fifteen seconds.
 _STOP_S = 12.0
 #: Of these, what is kept for leaving the group.
 _APP_STOP_S = 4.0

@@ -42,7 +42,7 @@ class _App:
 async def test_worker_ends_within_one_limit_whatever_hangs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, hangs: str, stop_s: float, done: list[str]
 ) -> None:
-    """A supervisor gives fifteen seconds for all of it, and kills then."""
+    """A supervisor gives some fifteen seconds for all of it, and kills then."""
     codes: list[int] = []
 
     def leave(_why: str, *, code: int = 1) -> None:
@@ -69,7 +69,7 @@ async def test_worker_ends_within_one_limit_whatever_hangs(
 
 
 def test_worker_ends_before_its_supervisor_kills_it() -> None:
-    """`docker-compose.yml` gives fifteen seconds, and the process needs some for itself."""
+    """Supervisors often give fifteen seconds, and the process needs some for itself."""
     assert worker._STOP_S <= 13
 
 
