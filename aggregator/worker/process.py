@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ import pyarrow as pa
 from aggregator.broker import LogUnavailable
 from aggregator.config import AggregatorConfig
 from aggregator.core.acceptance import accept_block
+from aggregator.logs import configure
 from aggregator.migrate import MigrationError
 from aggregator.start import StartFailed, wait_for_services
 from aggregator.store import StoreRefused, StoreUnavailable
@@ -51,7 +51,7 @@ def main(environ: Mapping[str, str] | None = None) -> int:
 
     A fault after the start ends the process at once, with code 1: an embedded Faust app cannot be relied on to stop.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s worker: %(message)s", stream=sys.stderr)
+    configure("worker")
     for name in ("faust", "mode", "aiokafka"):
         logging.getLogger(name).setLevel(logging.WARNING)
     try:
