@@ -25,10 +25,10 @@ import throttled
 import throttled.store
 
 from benchmarks.report import Result, write
-from enforcer.asgi import App, Message, RateLimitMiddleware, Receive, Scope, Send
+from enforcer.http.asgi import App, Message, RateLimitMiddleware, Receive, Scope, Send
 from enforcer.identity import new_identity
-from enforcer.limiter import Limiter
-from enforcer.policy import Policy
+from enforcer.limiting.limiter import Limiter
+from enforcer.policies.model import Policy
 from enforcer.settings import LimiterSettings
 from enforcer.sink import GrantSettled, NullSink
 from enforcer.types import Answer, Ask, Grant, Verdict

@@ -20,8 +20,8 @@ from statistics import median
 import redis
 
 from benchmarks.report import Result, write
-from enforcer.owner import Owner
-from enforcer.owner_redis import RedisOwner
+from enforcer.owners.port import Owner
+from enforcer.owners.redis import RedisOwner
 from enforcer.types import Answer, Ask, AskFault, Grant, Plan, SettleCause, Settlement
 from tallygate.engines.valkey import start_valkey
 

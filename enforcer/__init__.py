@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from enforcer.asgi import RateLimitMiddleware
 from enforcer.config import EnforcerConfig
 from enforcer.core.sentences import explain_refusal
 from enforcer.errors import ConfigError, EnforcerError, InvalidField, PolicyError
+from enforcer.http.asgi import RateLimitMiddleware
 from enforcer.identity import CopyIdentity, parse_request_id
 from enforcer.keying import from_api_key, from_header
-from enforcer.limiter import Limiter
+from enforcer.limiting.limiter import Limiter
 from enforcer.policies import load_policy
-from enforcer.policy import Policy
+from enforcer.policies.model import Policy
 from enforcer.settings import LimiterSettings
 from enforcer.sink import Sink
 from enforcer.types import Reason, Source, Verdict

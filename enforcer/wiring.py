@@ -13,8 +13,8 @@ from enforcer.clock import SystemClock
 from enforcer.config import DEFAULT_POLICY_PATH, EnforcerConfig
 from enforcer.errors import ConfigError
 from enforcer.identity import CopyIdentity, new_identity
-from enforcer.limiter import Limiter
-from enforcer.owner_redis import RedisOwner
+from enforcer.limiting.limiter import Limiter
+from enforcer.owners.redis import RedisOwner
 from enforcer.policies import load_policy
 from enforcer.settings import LimiterSettings
 from enforcer.sink import NullSink, Sink

@@ -14,7 +14,7 @@ import msgspec
 from enforcer.types import Plan, Reason
 
 if TYPE_CHECKING:
-    from enforcer.policy import FailMode, Policy
+    from enforcer.policies.model import FailMode, Policy
 
 
 class Fallback(msgspec.Struct, frozen=True):

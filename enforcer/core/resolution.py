@@ -14,7 +14,7 @@ import msgspec
 from enforcer.types import Plan
 
 if TYPE_CHECKING:
-    from enforcer.policy import FailMode, Policy
+    from enforcer.policies.model import FailMode, Policy
 
 _PARAMETER = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*(:path)?\}")
 _FALLBACK_METHODS = {"HEAD": "GET"}

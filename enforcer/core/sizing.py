@@ -1,6 +1,6 @@
 """How much to lend, and how long to refuse: arithmetic of the owner, in plain numbers.
 
-Every function mirrors a passage of `enforcer/lua/grant.lua` and uses only operations that give the same double in both
+Every function mirrors a passage of `owners/lua/grant.lua` and uses only operations that give the same double in both
 (no exp, no pow). Tokens in the bucket are counted in millionths (`micro`), because rate per second × microseconds is
 just that: whole rates stay exact. Never reads a clock, never keeps state.
 """

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from enforcer.errors import PolicyError, PolicyFault
-from enforcer.policy import Location, Policy, reference_faults
+from enforcer.policies.model import Location, Policy, reference_faults
 
 #: A policy of 20,000 named callers is about 1 MB.
 MAX_POLICY_BYTES = 16 << 20

@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 import redis
 
 from enforcer.core.dials import DEFAULT_DIALS, Dials
-from enforcer.keys import bucket_key
-from enforcer.lua import grant_script
-from enforcer.owner import Owner
-from enforcer.owner_memory import MemoryOwner
-from enforcer.owner_redis import RedisOwner
+from enforcer.owners.keys import bucket_key
+from enforcer.owners.lua import grant_script
+from enforcer.owners.memory import MemoryOwner
+from enforcer.owners.port import Owner
+from enforcer.owners.redis import RedisOwner
 from enforcer.types import Answer, Ask, AskFault, Plan, SettleCause, Settlement
 
 #: A day in 2026, unix microseconds: numbers as large as real ones.

@@ -11,7 +11,7 @@ from enforcer.core.asks import check_ask
 from enforcer.core.bucket import answer
 from enforcer.core.dials import DEFAULT_DIALS, Dials
 from enforcer.core.state import Bucket
-from enforcer.owner_redis import RedisOwner
+from enforcer.owners.redis import RedisOwner
 from enforcer.types import Ask, Grant, Plan, SettleCause, Settlement
 from tests.contract.desk import RedisDesk, answers
 

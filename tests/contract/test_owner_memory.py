@@ -6,7 +6,7 @@ import pytest
 
 from enforcer.core.dials import DEFAULT_DIALS
 from enforcer.errors import OwnerUnavailable
-from enforcer.owner_memory import MemoryOwner
+from enforcer.owners.memory import MemoryOwner
 from enforcer.types import Ask, Plan
 from tests.contract.desk import START_US, Desk, MemoryDesk
 from tests.contract.owner import OwnerContract

@@ -12,8 +12,8 @@ import redis
 
 from enforcer.core.dials import DEFAULT_DIALS
 from enforcer.errors import ConfigError, OwnerUnavailable
-from enforcer.keys import bucket_key
-from enforcer.owner_redis import RedisOwner
+from enforcer.owners.keys import bucket_key
+from enforcer.owners.redis import RedisOwner
 from enforcer.types import Answer, Ask, AskFault, Plan
 from tallygate.engines.valkey import Valkey
 from tests.contract.desk import Desk, RedisDesk, answers

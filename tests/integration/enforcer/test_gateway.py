@@ -13,7 +13,7 @@ import httpx
 import uvicorn
 
 from enforcer import EnforcerConfig, RateLimitMiddleware, build_limiter
-from enforcer.asgi import Receive, Scope, Send
+from enforcer.http.asgi import Receive, Scope, Send
 from enforcer.testing import RecordingSink
 from tallygate.engines.valkey import Valkey
 from tests.processes import wait_until

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from enforcer.identity import new_identity
-from enforcer.limiter import Limiter
-from enforcer.owner_redis import RedisOwner
+from enforcer.limiting.limiter import Limiter
+from enforcer.owners.redis import RedisOwner
 from enforcer.settings import LimiterSettings
 from enforcer.testing import RecordingSink
 from enforcer.types import Source, Verdict

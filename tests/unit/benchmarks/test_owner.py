@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from benchmarks.owner import CALLERS, CountsDiffer, Fleet
-from enforcer.owner_memory import MemoryOwner
+from enforcer.owners.memory import MemoryOwner
 from enforcer.types import Answer, Ask, AskFault
 
 START_US = 1_780_000_000_000_000

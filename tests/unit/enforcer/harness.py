@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from enforcer.clock import ManualClock
 from enforcer.identity import new_identity
-from enforcer.limiter import Limiter
-from enforcer.owner_memory import MemoryOwner
-from enforcer.policy import Policy
+from enforcer.limiting.limiter import Limiter
+from enforcer.owners.memory import MemoryOwner
+from enforcer.policies.model import Policy
 from enforcer.settings import LimiterSettings
 from enforcer.testing import RecordingSink
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from enforcer import directory
+from enforcer.limiting import directory
 from enforcer.types import NEVER_NS, Basis, Plan, Reason, Source, Standing, Terms, Verdict, outcome_code
 from tests.unit.enforcer.harness import Fleet, make_policy
 

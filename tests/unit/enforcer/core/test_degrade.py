@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from enforcer.core.degrade import FailRule, Fallback, LocalBucket, fallback, is_large
-from enforcer.policy import FailMode
+from enforcer.policies.model import FailMode
 from enforcer.types import Plan, Reason
 
 STANDARD = Plan("standard", 100.0, 200)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from enforcer.core.resolution import RouteMatcher, resolve
-from enforcer.policy import FailMode, Policy
+from enforcer.policies.model import FailMode, Policy
 
 POLICY = Policy.model_validate(
     {

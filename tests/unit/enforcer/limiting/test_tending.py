@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from enforcer.core.account import Account
+from enforcer.limiting.tending import Tending
 from enforcer.settings import LimiterSettings
-from enforcer.tending import Tending
 from enforcer.types import Answer, Grant, Plan, Terms
 
 S = 1_000_000_000

@@ -15,10 +15,10 @@ from enforcer.core.headers import header_fields
 from enforcer.core.resolution import RouteMatcher
 from enforcer.core.sentences import explain_refusal
 from enforcer.errors import ConfigError, InvalidField
+from enforcer.http.lifespan import Lifespan
 from enforcer.keying import Identify, from_header
-from enforcer.lifespan import Lifespan
-from enforcer.limiter import Limiter
-from enforcer.policy import UNMATCHED_SCOPE, Policy, is_route
+from enforcer.limiting.limiter import Limiter
+from enforcer.policies.model import UNMATCHED_SCOPE, Policy, is_route
 from enforcer.types import Reason, Verdict
 
 Scope: TypeAlias = MutableMapping[str, Any]

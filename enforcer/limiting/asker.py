@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from enforcer.clock import Clock
 from enforcer.core.account import Account
 from enforcer.core.breaker import Breaker, BreakerState
-from enforcer.lane import Decisions, Waiter
-from enforcer.owner import Owner
+from enforcer.limiting.lane import Decisions, Waiter
+from enforcer.limiting.settling import BATCH, failure_cause, settle_last
+from enforcer.limiting.tending import Tending
+from enforcer.limiting.waiting import Lines, deliver
+from enforcer.owners.port import Owner
 from enforcer.settings import LimiterSettings
-from enforcer.settling import BATCH, failure_cause, settle_last
 from enforcer.sink import DegradeChanged, GrantIssued, GrantSettled, Sink
-from enforcer.tending import Tending
 from enforcer.types import Answer, Ask, AskFault, SettleCause, Settlement, Verdict
-from enforcer.waiting import Lines, deliver
 
 log = logging.getLogger("enforcer")
 

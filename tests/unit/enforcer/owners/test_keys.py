@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enforcer.keys import bucket_key
+from enforcer.owners.keys import bucket_key
 
 texts = st.text(max_size=60)
 

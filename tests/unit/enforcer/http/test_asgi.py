@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from enforcer.asgi import Message, RateLimitMiddleware, Receive, Scope, Send
+from enforcer.http.asgi import Message, RateLimitMiddleware, Receive, Scope, Send
 from enforcer.identity import parse_request_id
 from enforcer.keying import from_api_key
 from enforcer.types import Reason

@@ -10,13 +10,13 @@ import pytest
 
 from enforcer.errors import EnforcerError, OwnerUnavailable
 from enforcer.identity import new_identity
-from enforcer.limiter import Limiter
+from enforcer.limiting.limiter import Limiter
 from enforcer.settings import LimiterSettings
 from enforcer.testing import RecordingSink
 from enforcer.types import Answer, Ask, AskFault, Source, Verdict
 from tests.processes import wait_until
 from tests.unit.enforcer.harness import Fleet, make_policy
-from tests.unit.enforcer.test_limiter_threads import GatedOwner
+from tests.unit.enforcer.limiting.test_limiter_threads import GatedOwner
 
 CALLERS = 8
 

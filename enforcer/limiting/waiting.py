@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from enforcer.core.account import Account
-from enforcer.lane import Decisions, Waiter
+from enforcer.limiting.lane import Decisions, Waiter
 from enforcer.types import Source, Verdict
 
 log = logging.getLogger("enforcer")

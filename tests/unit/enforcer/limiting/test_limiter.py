@@ -8,7 +8,7 @@ import pytest
 
 from enforcer.errors import EnforcerError, InvalidField
 from enforcer.identity import CopyIdentity, parse_request_id
-from enforcer.lane import Waiter
+from enforcer.limiting.lane import Waiter
 from enforcer.types import Reason, SettleCause, Source
 from tests.unit.enforcer.harness import Fleet, make_policy
 

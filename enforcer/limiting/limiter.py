@@ -8,19 +8,19 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from enforcer.alone import decide_alone
-from enforcer.asker import Asker
 from enforcer.clock import Clock, SystemClock
 from enforcer.core.account import Account
 from enforcer.core.degrade import fail_rule
-from enforcer.directory import Directory, validate_name
 from enforcer.errors import EnforcerError, InvalidField
 from enforcer.identity import CopyIdentity, format_request_id
-from enforcer.lane import Decisions, Lane, Waiter
-from enforcer.owner import Owner
-from enforcer.policy import MAX_COST_TOKENS, FailMode, Policy
+from enforcer.limiting.alone import decide_alone
+from enforcer.limiting.asker import Asker
+from enforcer.limiting.directory import Directory, validate_name
+from enforcer.limiting.lane import Decisions, Lane, Waiter
+from enforcer.limiting.settling import too_late
+from enforcer.owners.port import Owner
+from enforcer.policies.model import MAX_COST_TOKENS, FailMode, Policy
 from enforcer.settings import LimiterSettings
-from enforcer.settling import too_late
 from enforcer.sink import Sink
 from enforcer.types import Reason, Source, Verdict, outcome_code
 

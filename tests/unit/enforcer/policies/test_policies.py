@@ -9,7 +9,7 @@ import pytest
 from enforcer.errors import PolicyError
 from enforcer.policies import load_policy, parse_policy
 from enforcer.policies.check import main
-from enforcer.policy import METHODS, FailMode
+from enforcer.policies.model import METHODS, FailMode
 
 GOOD = """\
 version: 7

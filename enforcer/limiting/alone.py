@@ -6,7 +6,7 @@ It never waits and never asks. Which modes there are is in `core/degrade.py`.
 from __future__ import annotations
 
 from enforcer.core.degrade import FailRule, LocalBucket, fallback
-from enforcer.lane import Decisions, Lane
+from enforcer.limiting.lane import Decisions, Lane
 from enforcer.types import Reason, Source, Verdict, outcome_code
 
 #: What a client is told where nobody can know when the owner will be back.

@@ -13,8 +13,8 @@ import pytest
 from enforcer.clock import SystemClock
 from enforcer.errors import OwnerUnavailable
 from enforcer.identity import new_identity
-from enforcer.lane import Waiter
-from enforcer.limiter import Limiter
+from enforcer.limiting.lane import Waiter
+from enforcer.limiting.limiter import Limiter
 from enforcer.settings import LimiterSettings
 from enforcer.testing import RecordingSink
 from enforcer.types import Answer, Ask, Grant, Source

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from enforcer.clock import Clock
 from enforcer.core.account import Account
 from enforcer.errors import EnforcerError, OwnerUnavailable
-from enforcer.owner import Owner
+from enforcer.owners.port import Owner
 from enforcer.types import Ask, AskFault, Verdict
 
 log = logging.getLogger("enforcer")

@@ -8,8 +8,8 @@ from __future__ import annotations
 from enforcer.core.account import Account
 from enforcer.core.resolution import Resolution, resolve
 from enforcer.errors import InvalidField
-from enforcer.lane import Lane
-from enforcer.policy import LIMIT_RATE, MAX_NAME_LENGTH, Policy
+from enforcer.limiting.lane import Lane
+from enforcer.policies.model import LIMIT_RATE, MAX_NAME_LENGTH, Policy
 from enforcer.types import Terms
 
 #: Scopes come from templates, so they are few; made-up ones must not stay for ever.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from enforcer.errors import OwnerUnavailable
-from enforcer.lane import Waiter
+from enforcer.limiting.lane import Waiter
 from enforcer.types import Answer, Ask, AskFault, Reason, Source
 from tests.unit.enforcer.harness import Fleet, make_policy
 

@@ -4,7 +4,7 @@
 -- order (no exp, no pow). Change both together; tests/contract/test_owner_differential.py compares them.
 --
 -- KEYS[1]  the bucket: one hash, so that a cluster finds all of it on one node.
--- ARGV[1]  terms, packed '<' 19 d (enforcer/lua/frames.py): plan rate per second, burst; then the dials in the order of
+-- ARGV[1]  terms, packed '<' 19 d (enforcer/owners/lua/frames.py): plan rate per second, burst; then the dials in the order of
 --          enforcer/core/dials.py.
 -- ARGV[2]  member, copy_id/epoch: the hash field of the asking copy. Contains a '/', so is never the field 'bucket'.
 -- ARGV[3]  ask, packed '<' 7 d: ask_no, waiting, want, rate_per_s, offered, jitter, n; then n settlements,

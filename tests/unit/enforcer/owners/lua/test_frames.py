@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from enforcer.core.dials import DEFAULT_DIALS
-from enforcer.lua import grant_script
-from enforcer.lua.frames import pack_ask, pack_terms, unpack_answer
+from enforcer.owners.lua import grant_script
+from enforcer.owners.lua.frames import pack_ask, pack_terms, unpack_answer
 from enforcer.types import Ask, Credit, Grant, Plan, SettleCause, Settlement
 
 PLAN = Plan("p", 0.9, 10)

@@ -22,9 +22,9 @@ from redis.retry import Retry
 from enforcer.core.asks import check_ask
 from enforcer.core.dials import DEFAULT_DIALS, Dials
 from enforcer.errors import ConfigError, OwnerUnavailable
-from enforcer.keys import bucket_key
-from enforcer.lua import grant_script
-from enforcer.lua.frames import pack_ask, pack_terms, unpack_answer
+from enforcer.owners.keys import bucket_key
+from enforcer.owners.lua import grant_script
+from enforcer.owners.lua.frames import pack_ask, pack_terms, unpack_answer
 from enforcer.types import Answer, Ask, AskFault, Plan
 
 _SCHEMES = ("redis", "rediss", "unix")

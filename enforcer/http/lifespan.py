@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
 from enforcer.errors import EnforcerError
-from enforcer.limiter import Limiter
+from enforcer.limiting.limiter import Limiter
 
 log = logging.getLogger("enforcer")
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from enforcer.asgi import Message, RateLimitMiddleware, Receive, Scope, Send
 from enforcer.errors import ConfigError, EnforcerError
-from enforcer.limiter import Limiter
+from enforcer.http.asgi import Message, RateLimitMiddleware, Receive, Scope, Send
+from enforcer.limiting.limiter import Limiter
 from tests.unit.enforcer.harness import Fleet
 
 

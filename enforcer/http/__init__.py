@@ -1,0 +1,1 @@
+"""The limiter in front of HTTP applications. Decides nothing by itself."""

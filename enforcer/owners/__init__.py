@@ -1,0 +1,1 @@
+"""Owners of buckets: the port, one in memory, one on Redis or Valkey with its script and its keys."""
