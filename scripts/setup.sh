@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that the commands of the README need. Safe to run again: it does only what is missing, and says what.
 #   scripts/setup.sh            the Python environment in .venv: enough for `make demo`
-#   scripts/setup.sh services   also what the tests drive: Chromium, Redis, Java and Apache Kafka
+#   scripts/setup.sh services   also what the tests drive: Chromium, Redis, nginx, Java and Apache Kafka
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -41,6 +41,7 @@ missing=()
 compiled || missing+=(gcc libc6-dev python3-dev)
 command -v chromium >/dev/null && command -v chromedriver >/dev/null || missing+=(chromium chromium-driver)
 command -v redis-server >/dev/null || missing+=(redis-server)
+command -v nginx >/dev/null || missing+=(nginx-light)
 command -v java >/dev/null || missing+=(openjdk-17-jre-headless)
 command -v mvn >/dev/null || [ -d "${XDG_CACHE_HOME:-$HOME/.cache}/tallygate/kafka-4.3.1" ] || missing+=(maven)
 if [ ${#missing[@]} -gt 0 ]; then
