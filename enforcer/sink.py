@@ -6,7 +6,7 @@ The enforcer never learns where they go. A sink never blocks, and never raises i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -42,6 +42,63 @@ class DegradeChanged(msgspec.Struct, frozen=True):
     at_us: int
 
 
+class CostChanged(msgspec.Struct, frozen=True):
+    """What requests cost became known after they were decided: what their caller pays has changed.
+
+    `requests`, `charged` and `refunded` are totals of this copy's epoch, for this caller and scope.
+    """
+
+    caller: str
+    scope: str
+    requests: int
+    charged: int
+    refunded: int
+    at_us: int
+
+
+class SoftLimitReached(msgspec.Struct, frozen=True):
+    """So much of a limit is used that its caller should be warned. Once as it comes near, not at every request."""
+
+    subject: str
+    limit: str
+    policy_version: int
+    used_share: float
+    k: int
+    at_us: int
+
+
+class WouldRefuse(msgspec.Struct, frozen=True):
+    """A limit in shadow mode would have refused requests, which were decided by the enforced ones alone.
+
+    `requests` and `cost` are totals of this copy's epoch, for this caller, scope, limit and version.
+    """
+
+    caller: str
+    scope: str
+    limit: str
+    policy_version: int
+    requests: int
+    cost: int
+    at_us: int
+
+
+class PolicyChanged(msgspec.Struct, frozen=True):
+    """A policy was loaded, or was refused and the last good one stays in force.
+
+    `version` is the one now in force. `faults` is empty if the document was taken.
+    """
+
+    version: int
+    digest: str
+    source: str
+    faults: tuple[str, ...]
+    at_us: int
+
+
+#: What happens beside decisions, grants and settlements.
+Event: TypeAlias = CostChanged | SoftLimitReached | WouldRefuse | PolicyChanged
+
+
 class Sink(Protocol):
     """Where verdicts, grants, settlements and changes of state go."""
 
@@ -60,6 +117,10 @@ class Sink(Protocol):
 
     def degrade_changed(self, fact: DegradeChanged) -> None:
         """Take one change of state."""
+        ...
+
+    def event(self, fact: Event) -> None:
+        """Take one of the rarer facts."""
         ...
 
     def close(self, timeout_s: float) -> None:
@@ -82,6 +143,9 @@ class NullSink:
         """Forget it."""
 
     def degrade_changed(self, fact: DegradeChanged) -> None:
+        """Forget it."""
+
+    def event(self, fact: Event) -> None:
         """Forget it."""
 
     def close(self, timeout_s: float) -> None:

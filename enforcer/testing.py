@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from enforcer.sink import DegradeChanged, GrantIssued, GrantSettled
-from enforcer.types import Settlement, Verdict
+from enforcer.sink import DegradeChanged, Event, GrantIssued, GrantSettled
+from enforcer.types import Charge, Settlement, Verdict
 
 
 class RecordingSink:
     """Keeps everything it is given, without bound, in the order in which it came.
 
     Attributes:
-        verdicts, grants, settlements, changes: what was taken.
+        verdicts, grants, settlements, changes, events: what was taken.
         closed_within_s: what `close` was given; None before it.
     """
 
@@ -21,6 +21,7 @@ class RecordingSink:
         self.grants: list[GrantIssued] = []
         self.settlements: list[GrantSettled] = []
         self.changes: list[DegradeChanged] = []
+        self.events: list[Event] = []
         self.closed_within_s: float | None = None
 
     @property
@@ -40,17 +41,26 @@ class RecordingSink:
         """See `Sink.degrade_changed`."""
         self.changes.append(fact)
 
+    def event(self, fact: Event) -> None:
+        """See `Sink.event`."""
+        self.events.append(fact)
+
     def close(self, timeout_s: float) -> None:
         """See `Sink.close`."""
         self.closed_within_s = timeout_s
 
     def spent_by_grant(self) -> dict[tuple[str, str, int], int]:
-        """Tokens that admitted decisions spent of each grant, by (caller, limit, grant id)."""
+        """Tokens that admitted decisions spent of each grant, by (subject, limit, grant id)."""
         spent: dict[tuple[str, str, int], int] = {}
         for verdict in self.verdicts:
-            if verdict.allowed and verdict.basis.grant_id:
-                key = (verdict.basis.caller, verdict.basis.limit, verdict.basis.grant_id)
-                spent[key] = spent.get(key, 0) + verdict.cost
+            basis = verdict.basis
+            if not verdict.allowed or not verdict.cost:
+                continue
+            first = Charge(basis.caller, basis.limit, basis.grant_id)
+            for charge in (first, *basis.also):
+                if charge.grant_id:
+                    key = (charge.subject, charge.limit, charge.grant_id)
+                    spent[key] = spent.get(key, 0) + verdict.cost
         return spent
 
     def final_totals(self) -> dict[tuple[str, str, int], Settlement]:

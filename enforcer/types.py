@@ -73,12 +73,17 @@ class Grant(msgspec.Struct, frozen=True):
     expires_at_us: int
 
 
-class Terms(msgspec.Struct, frozen=True, gc=False):
-    """What many callers are held to alike: a limit, a plan, and the version of the policy that says so."""
+class Terms(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """What many callers are held to alike: a limit, a plan, and the version of the policy that says so.
+
+    `per` is empty for a token bucket; for a calendar quota it names the calendar, such as ``day`` or
+    ``month Europe/Berlin``. The plan's burst is then the amount for one period, and its rate the average of that.
+    """
 
     limit: str
     plan: Plan
     policy_version: int
+    per: str = ""
 
 
 class Standing(msgspec.Struct, frozen=True, gc=False):
@@ -88,17 +93,31 @@ class Standing(msgspec.Struct, frozen=True, gc=False):
     terms: Terms
 
 
+class Charge(msgspec.Struct, frozen=True, gc=False):
+    """A further limit that an admitted request was charged to, beside the one that its basis names.
+
+    `subject` is whose bucket it was: the caller, its tenant, a scope or everyone. `grant_id` is 0 without a grant.
+    """
+
+    subject: str
+    limit: str
+    grant_id: int
+
+
 class Basis(msgspec.Struct, frozen=True, gc=False):
     """What a verdict stands on; one object is shared by all verdicts that a grant carries in one scope.
 
     Standings, terms and the text of a scope outlive it and are shared in turn: the log finds them by identity, and
     reads each once a block. `grant_id` is 0 where no grant was involved; `k` is what the owner had counted by then.
+    `also` names the other limits that were charged. `soft` says that the caller had come near a limit.
     """
 
     standing: Standing
     scope: str
     grant_id: int
     k: int
+    also: tuple[Charge, ...] = ()
+    soft: bool = False
 
     @property
     def caller(self) -> str:
@@ -155,6 +174,11 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
         return Reason(self.code & 15)
 
     @property
+    def soft(self) -> bool:
+        """Whether the caller had used so much of a limit that it should be warned: 80 % where nothing else is said."""
+        return self.basis.soft
+
+    @property
     def retry_after_ms(self) -> int:
         """How long to wait for the same request to be admitted, rounded up; 0 if allowed, -1 for never."""
         if self.allowed:
@@ -177,12 +201,19 @@ class SettleCause(IntEnum):
 
 
 class Settlement(msgspec.Struct, frozen=True):
-    """The total spent of one grant. A total, never an increment: stating it twice changes nothing."""
+    """The total spent of one grant. A total, never an increment: stating it twice changes nothing.
+
+    `size` and `expires_at_us` stand with the total of a grant that is still held, for an owner that has lost its state.
+    `adjusted` is the part of the total that no decision names: what was charged after the fact, less what was refunded.
+    """
 
     grant_id: int
     spent: int
     final: bool
     cause: SettleCause
+    size: int = 0
+    expires_at_us: int = 0
+    adjusted: int = 0
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -199,6 +230,8 @@ class Ask(msgspec.Struct, frozen=True):
         rate_per_s: this copy's own smoothed spending.
         offered: tokens asked of this copy, admitted or not, since its last ask that was answered.
         jitter: uniform in [0, 1), spreads the retry times of many copies.
+        turns: when a calendar quota starts anew, unix microseconds, rising, some before now and some after; empty for a
+            token bucket.
     """
 
     caller: str
@@ -212,6 +245,7 @@ class Ask(msgspec.Struct, frozen=True):
     rate_per_s: float
     offered: int
     jitter: float
+    turns: tuple[int, ...] = ()
 
 
 class Credit(msgspec.Struct, frozen=True):
@@ -226,10 +260,11 @@ class Credit(msgspec.Struct, frozen=True):
 class AskFault(msgspec.Struct, frozen=True):
     """The owner is there, but cannot answer for this one bucket: what is kept under its key is not a bucket.
 
-    `cause` is for people; it holds no credential.
+    `cause` is for people; it holds no credential. `owner_now_us` is the owner's clock where it is told, else 0.
     """
 
     cause: str
+    owner_now_us: int = 0
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -242,6 +277,8 @@ class Answer(msgspec.Struct, frozen=True):
         refused_for_ms: how long from now the copy refuses by itself once the grant is spent; 0 if it may ask.
         owner_now_us: the owner's clock, unix microseconds.
         credited: grants of any copy that were given back on this occasion.
+        adopted: grants of this copy that the owner did not know, and has taken in: it had lost its state.
+        clock_back: how often this bucket's owner has seen its clock behind the time that it had stored.
     """
 
     grant: Grant | None
@@ -250,3 +287,5 @@ class Answer(msgspec.Struct, frozen=True):
     refused_for_ms: int
     owner_now_us: int
     credited: tuple[Credit, ...]
+    adopted: int = 0
+    clock_back: int = 0

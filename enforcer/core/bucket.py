@@ -76,7 +76,7 @@ def _settle(work: Bucket, member: Member, settlements: tuple[Settlement, ...], *
     still_open: list[OpenGrant] = []
     for grant in member.open:
         named = [s for s in settlements if s.grant_id == grant.grant_id]
-        spent = max([grant.spent, *(s.spent for s in named)])
+        spent = _total(grant.spent, named)
         work.stock_out -= unspent_stock(grant)
         if any(s.final for s in named) or (reclaim and not named):
             credit += grant.size - spent
@@ -87,11 +87,17 @@ def _settle(work: Bucket, member: Member, settlements: tuple[Settlement, ...], *
     tombstones: list[Tombstone] = []
     for stone in member.tombstones:
         named = [s for s in settlements if s.grant_id == stone.grant_id]
-        spent = max([stone.spent, *(s.spent for s in named)])
+        spent = _total(stone.spent, named)
         credit -= spent - stone.spent
         if not any(s.final for s in named):
             tombstones.append(Tombstone(stone.grant_id, stone.until_us, stone.size, spent))
     return Member(member.ask_no, member.seen_us, tuple(still_open), tuple(tombstones)), credit
+
+
+def _total(known: int, named: list[Settlement]) -> int:
+    """What was spent of a grant: the final total if it is stated (refunds may have lowered it), else the highest."""
+    finals = [s.spent for s in named if s.final]
+    return max(finals) if finals else max([known, *(s.spent for s in named)])
 
 
 def _expire(work: Bucket, asking: str, now_us: int, dials: Dials) -> list[Credit]:

@@ -14,6 +14,7 @@ import msgspec
 from enforcer.types import Plan, Reason
 
 if TYPE_CHECKING:
+    from enforcer.policies.limits import Per
     from enforcer.policies.model import FailMode, Policy
 
 
@@ -58,11 +59,18 @@ def is_large(rule: FailRule, plan: Plan, *, k: int) -> bool:
     return (k or rule.copies) * plan.rate_per_s > rule.large_share * rule.ceiling_per_s
 
 
-def fallback(rule: FailRule, plan: Plan, mode: FailMode, *, k: int) -> Fallback:
-    """The bucket for one plan and route while the owner is away."""
+def fallback(rule: FailRule, plan: Plan, mode: FailMode, *, k: int, per: Per | None = None) -> Fallback:
+    """The bucket for one limit and route while the owner is away.
+
+    A quota (`per`) is divided by the copies whatever its size: what is left of it nobody knows, and a full one in each
+    copy would be spent many times over.
+    """
     if mode.value == "closed":
         return _CLOSED
-    if mode.value == "emergency" or is_large(rule, plan, k=k):
+    if mode.value == "open_capped" and rule.ceiling_per_s is not None:
+        share = rule.ceiling_per_s / rule.copies
+        return Fallback(share, max(1.0, share), Reason.CEILING)
+    if mode.value == "emergency" or per is not None or is_large(rule, plan, k=k):
         share = max(1.0, plan.burst / rule.copies)
         return Fallback(plan.rate_per_s / rule.copies, share, Reason.EMERGENCY)
     return Fallback(plan.rate_per_s, float(plan.burst), Reason.SPENT)
@@ -98,6 +106,10 @@ class LocalBucket:
         """Whether it holds what a new one would."""
         gained = max(0, now_ns - self._at_ns) * kind.rate_per_s / 1e9
         return self._tokens + gained + _EPSILON_TOKENS >= kind.capacity
+
+    def put_back(self, cost: int) -> None:
+        """Undo a `take` that came to nothing."""
+        self._tokens += cost
 
     @property
     def remaining(self) -> int:

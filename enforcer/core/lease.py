@@ -20,9 +20,10 @@ class Lease:
         refused_until_ns: until when the copy refuses by itself what costs one token; 0 if it may ask. Such a refusal
             carries this very number.
         grant: the grant itself; None for the lease of a caller that never had one.
+        adjusted: tokens charged to it after the fact, less those refunded.
     """
 
-    __slots__ = ("grant", "left", "low", "refused_until_ns", "until_ns")
+    __slots__ = ("adjusted", "grant", "left", "low", "refused_until_ns", "until_ns")
 
     def __init__(self, grant: Grant | None, *, until_ns: int) -> None:
         self.grant = grant
@@ -30,6 +31,7 @@ class Lease:
         self.until_ns = until_ns
         self.low = 0
         self.refused_until_ns = 0
+        self.adjusted = 0
 
     @property
     def held(self) -> int:
@@ -40,6 +42,16 @@ class Lease:
     def refused(self) -> int:
         """Tokens that the fast path refused, since this was last taken in."""
         return max(0, -self.left)
+
+    def give_back(self, tokens: int) -> int:
+        """Take back tokens that were spent; under the asker's lock, so the grant is still open.
+
+        Returns:
+            Refusals counted on the lease meanwhile, which the caller must count elsewhere.
+        """
+        left = self.left
+        self.left = left + tokens if left > 0 else tokens
+        return -left if left < 0 else 0
 
     @property
     def spent(self) -> int:

@@ -1,104 +1,194 @@
-"""Which plan, limit, cost and fail mode apply to a caller and a scope, and which scope a request belongs to.
+"""Which limits, cost and fail mode apply to a caller and a scope, and why.
 
-Pure: the policy and the names are arguments. Never looks at a request's caller to choose a scope.
+Pure: the policy and the names are arguments. The most specific rule sets an amount; all limits that apply must admit.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterator
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from enforcer.types import Plan
+from enforcer.types import Plan, Terms
 
 if TYPE_CHECKING:
+    from enforcer.policies.limits import Amount, Limit, Per, SharedLimit
     from enforcer.policies.model import FailMode, Policy
 
-_PARAMETER = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*(:path)?\}")
-_FALLBACK_METHODS = {"HEAD": "GET"}
+#: The plan's own limit: its rate and burst.
+LIMIT_RATE = "rate"
+#: Whose bucket a limit for everyone is.
+EVERYONE = "(everyone)"
+_NOMINAL_S = {"hour": 3_600, "day": 86_400, "week": 604_800, "month": 2_592_000}
+#: What a limit in shadow mode is called at the owner: it must not move the counter of one that is enforced.
+SHADOW = "~shadow"
+
+
+class Due(msgspec.Struct, frozen=True):
+    """One limit that a request is charged to.
+
+    Attributes:
+        subject: whose bucket it is.
+        terms: what the bucket is held to, as verdicts name it.
+        per, zone: the calendar of a quota; None and empty for a token bucket.
+        soft_tokens: at so many tokens left or fewer the caller is warned; negative for never.
+        why: where the policy says so.
+    """
+
+    subject: str
+    terms: Terms
+    per: Per | None
+    zone: str
+    soft_tokens: float
+    why: str
 
 
 class Resolution(msgspec.Struct, frozen=True):
     """What a policy says about one caller in one scope.
 
     Attributes:
-        plan: what the caller was sold: its own plan, or the anonymous one, or the default.
-        limit: the limit of that plan which is charged.
+        dues: the limits that must all admit; the first is the rate of the caller's plan.
+        shadows: those that only say what they would refuse.
         cost: tokens that a request of this scope costs.
         fail_mode: what this copy does without the owner: the scope's mode, or the policy's.
         policy_version: version of the policy that says so.
     """
 
-    plan: Plan
-    limit: str
+    dues: tuple[Due, ...]
+    shadows: tuple[Due, ...]
     cost: int
     fail_mode: FailMode
     policy_version: int
 
+    @property
+    def plan(self) -> Plan:
+        """What the caller was sold."""
+        return self.dues[0].terms.plan
 
-def resolve(policy: Policy, *, caller: str, scope: str, limit: str) -> Resolution:
+
+def resolve(policy: Policy, *, caller: str, scope: str) -> Resolution:
     """Apply the policy to a caller and a scope; both may be unknown to it."""
-    name = policy.callers.get(caller)
-    if name is None and caller == policy.anonymous.caller:
-        name = policy.anonymous.plan
     rule = policy.scopes.get(scope)
-    mode = rule.fail_mode if rule is not None and rule.fail_mode is not None else policy.fail.mode
+    dues: list[Due] = []
+    shadows: list[Due] = []
+    for limit, due in _limits(policy, caller, scope):
+        enforced = limit is None or (limit.mode == "enforce" and in_share(caller, due.terms.limit, limit.percent))
+        if enforced:
+            dues.append(due)
+        else:
+            terms = msgspec.structs.replace(due.terms, limit=due.terms.limit + SHADOW)
+            shadows.append(msgspec.structs.replace(due, terms=terms))
     return Resolution(
-        plan=policy.plan(name or policy.default_plan),
-        limit=limit,
+        dues=tuple(dues),
+        shadows=tuple(shadows),
         cost=rule.cost if rule is not None else 1,
-        fail_mode=mode,
+        fail_mode=rule.fail_mode if rule is not None and rule.fail_mode is not None else policy.fail.mode,
         policy_version=policy.version,
     )
 
 
-class RouteMatcher:
-    """Finds the declared route of a request: the most literal template that matches its method and path.
-
-    Templates are ``METHOD /path/{parameter}``; ``{name:path}`` takes the rest of the path. HEAD counts as GET where
-    no HEAD route matches.
-    """
-
-    __slots__ = ("_methods",)
-
-    def __init__(self, routes: Iterable[str]) -> None:
-        by_method: dict[str, list[str]] = {}
-        for route in routes:
-            method, path = route.split(" ", 1)
-            by_method.setdefault(method, []).append(path)
-        self._methods: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {}
-        for method, paths in by_method.items():
-            ordered = sorted(paths, key=_literalness)
-            pattern = re.compile("|".join(f"({_expression(path)})" for path in ordered))
-            self._methods[method] = (pattern, tuple(f"{method} {path}" for path in ordered))
-
-    def match(self, method: str, path: str) -> str | None:
-        """The name of the matching route, or None."""
-        found = self._methods.get(method)
-        if found is not None:
-            match = found[0].fullmatch(path)
-            # No group stands inside another, so the last group that matched is the template that did.
-            if match is not None and match.lastindex is not None:
-                return found[1][match.lastindex - 1]
-        other = _FALLBACK_METHODS.get(method)
-        return self.match(other, path) if other is not None else None
+def explain(policy: Policy, *, caller: str, scope: str) -> list[str]:
+    """Why `resolve` says what it says, a sentence for each limit, then for cost and fail mode."""
+    found = resolve(policy, caller=caller, scope=scope)
+    lines = [_sentence(due, "must admit") for due in found.dues]
+    lines += [_sentence(due, "only says what it would refuse") for due in found.shadows]
+    rule = policy.scopes.get(scope)
+    where = f"scopes.{scope!r}" if rule is not None else "the default"
+    lines.append(f"cost: {found.cost} ({where})")
+    own = rule is not None and rule.fail_mode is not None
+    lines.append(f"fail mode: {found.fail_mode.value} ({f'scopes.{scope!r}' if own else 'fail.mode'})")
+    return lines
 
 
-def _expression(path: str) -> str:
-    parts: list[str] = []
-    at = 0
-    for parameter in _PARAMETER.finditer(path):
-        parts += [re.escape(path[at : parameter.start()]), "[^/]+" if parameter.group(1) is None else ".*"]
-        at = parameter.end()
-    return "".join([*parts, re.escape(path[at:])])
+def in_share(caller: str, limit: str, percent: float) -> bool:
+    """Whether the caller is among those `percent` for whom the limit is enforced: always the same ones."""
+    if percent >= 100:
+        return True
+    digest = blake2b(f"{limit}\0{caller}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") < percent / 100 * (1 << 64)
 
 
-def _literalness(path: str) -> tuple[tuple[int, ...], str]:
-    """Sorts literal segments before parameters, and those before a parameter that takes the rest."""
-    kinds: list[int] = []
-    for segment in path[1:].split("/"):
-        parameter = _PARAMETER.fullmatch(segment)
-        kinds.append(0 if parameter is None else 1 if parameter.group(1) is None else 2)
-    return tuple(kinds), path
+def _limits(policy: Policy, caller: str, scope: str) -> Iterator[tuple[Limit | None, Due]]:
+    name, why = _plan_name(policy, caller)
+    plan = policy.plan(name)
+    rule = policy.plans[name]
+    soft = _soft_tokens(plan.burst, rule.soft_share)
+    yield None, Due(caller, Terms(LIMIT_RATE, plan, policy.version), None, "", soft, why)
+    for limit_name, limit in rule.limits.items():
+        yield (
+            limit,
+            _due(
+                policy.version,
+                caller,
+                limit_name,
+                limit=limit,
+                amount=limit,
+                plan_name=name,
+                why=f"plans.{name}.limits.{limit_name}",
+            ),
+        )
+    for limit_name, shared in policy.limits.items():
+        if shared.scopes and scope not in shared.scopes:
+            continue
+        subject = _subject(policy, shared, caller, scope)
+        if subject is None:
+            continue
+        amount = shared.overrides.get(subject)
+        why = f"limits.{limit_name}" + (f".overrides.{subject!r}" if amount is not None else "")
+        yield (
+            shared,
+            _due(
+                policy.version,
+                subject,
+                limit_name,
+                limit=shared,
+                amount=amount or shared,
+                plan_name=limit_name,
+                why=why,
+            ),
+        )
+
+
+def _due(version: int, subject: str, name: str, *, limit: Limit, amount: Amount, plan_name: str, why: str) -> Due:
+    soft = _soft_tokens(amount.capacity, limit.soft_share)
+    if amount.per is None:
+        plan = Plan(plan_name, float(amount.rate_per_s or 0), amount.capacity)
+        return Due(subject, Terms(name, plan, version), None, "", soft, why)
+    plan = Plan(plan_name, amount.capacity / _NOMINAL_S[amount.per.value], amount.capacity)
+    calendar = amount.per.value if amount.zone == "UTC" else f"{amount.per.value} {amount.zone}"
+    return Due(subject, Terms(name, plan, version, calendar), amount.per, amount.zone, soft, why)
+
+
+def _plan_name(policy: Policy, caller: str) -> tuple[str, str]:
+    rule = policy.callers.get(caller)
+    if rule is not None:
+        return rule.plan, f"callers.{caller!r}"
+    anonymous = policy.anonymous
+    if anonymous.plan is not None and (caller == anonymous.caller or caller.startswith(anonymous.caller + "/")):
+        return anonymous.plan, "anonymous.plan"
+    return policy.default_plan, "default_plan"
+
+
+def _subject(policy: Policy, limit: SharedLimit, caller: str, scope: str) -> str | None:
+    """Whose bucket of a shared limit the request is charged to; None if it has none."""
+    match limit.by.value:
+        case "caller":
+            return caller
+        case "tenant":
+            return policy.tenant_of(caller)
+        case "scope":
+            return scope
+        case _:
+            return EVERYONE
+
+
+def _soft_tokens(capacity: int, share: float) -> float:
+    return (1 - share) * capacity if share > 0 else -1.0
+
+
+def _sentence(due: Due, what: str) -> str:
+    plan = due.terms.plan
+    amount = f"{plan.burst:,} per {due.terms.per}" if due.terms.per else f"{plan.rate_per_s:g}/s, burst {plan.burst:,}"
+    return f"{due.terms.limit}: {amount}, bucket of {due.subject!r}, {what} ({due.why})"

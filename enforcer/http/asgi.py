@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from enforcer.core.headers import header_fields
-from enforcer.core.resolution import RouteMatcher
+from enforcer.core.routes import RouteMatcher
 from enforcer.core.sentences import explain_refusal
 from enforcer.errors import ConfigError, InvalidField
 from enforcer.http.lifespan import Lifespan

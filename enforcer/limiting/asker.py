@@ -1,4 +1,4 @@
-"""The one place in a copy that talks to the owner: a background thread that serves threads and event loops alike.
+"""The one place in a copy that talks to one owner: a background thread that serves threads and event loops alike.
 
 All asks that are pending go out in one round trip, one per bucket; it settles what falls idle and keeps the breaker.
 It never decides about a request that can be decided without the owner.
@@ -9,19 +9,20 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from enforcer.clock import Clock
 from enforcer.core.account import Account
 from enforcer.core.breaker import Breaker, BreakerState
-from enforcer.limiting.lane import Decisions, Waiter
+from enforcer.limiting.composing import Composing
+from enforcer.limiting.reporting import Reporting
 from enforcer.limiting.settling import BATCH, failure_cause, settle_last
 from enforcer.limiting.tending import Tending
-from enforcer.limiting.waiting import Lines, deliver
+from enforcer.limiting.waiter import Waiter
+from enforcer.limiting.waiting import Desk, Lines, deliver
 from enforcer.owners.port import Owner
 from enforcer.settings import LimiterSettings
-from enforcer.sink import DegradeChanged, GrantIssued, GrantSettled, Sink
-from enforcer.types import Answer, Ask, AskFault, SettleCause, Settlement, Verdict
+from enforcer.types import Answer, Ask, AskFault, SettleCause
 
 log = logging.getLogger("enforcer")
 
@@ -34,36 +35,43 @@ _BACK = "the owner answers again"
 class Asker:
     """Coalesces, sends, delivers, settles.
 
-    `lock` guards every account off the fast path, and what the sink is told: nothing once the copy is closed.
-    `alone` is True while decisions are made without the owner.
+    `lock` guards every account off the fast path, and what the sink is told: nothing once the copy is closed. All
+    askers of a limiter share it.
+
+    Attributes:
+        alone: whether decisions are made without this owner.
+        all_here: all accounts whose bucket this owner holds; called with the lock held.
+        tell: called in every round, with the lock held: what is to be said of the whole copy.
     """
 
     def __init__(
         self,
         owner: Owner,
-        sink: Sink,
-        decisions: Decisions,
-        decide_alone: Callable[[Waiter], Verdict],
+        desk: Desk,
+        reporting: Reporting,
+        composing: Composing,
         *,
-        member: str,
+        name: str,
+        lock: threading.Lock,
         clock: Clock,
         settings: LimiterSettings,
     ) -> None:
-        self.lock = threading.Lock()
         self.alone = False
         self.tending = Tending(settings)
+        self.all_here: Callable[[], Collection[Account]] = tuple
+        self.tell: Callable[[], object] = tuple
+        self._lock = lock
         self._owner = owner
-        self._sink = sink
-        self._decisions = decisions
-        self._member = member
+        self._name = name
+        self._reporting = reporting
+        self._composing = composing
         self._clock = clock
         self._settings = settings
         self._breaker = Breaker()
         self._pending: queue.SimpleQueue[Account | None] = queue.SimpleQueue()
-        self._lines = Lines(decisions, decide_alone)
+        self._lines = Lines(desk)
         # One round at a time: an account with two asks under way would disown the grant of the first by the second.
         self._round = threading.Lock()
-        self._ask_no = 0
         self._rtt_s = 0.0
         self._stopping = False
         self._over = False
@@ -75,24 +83,26 @@ class Asker:
             account.queued = True
             self._pending.put(account)
 
-    def line_up(self, waiter: Waiter) -> None:
-        """Have a request wait for the next answer. With the lock held."""
-        self._lines.add(waiter)
-        self.enqueue(waiter.lane.account)
+    def line_up(self, waiter: Waiter, account: Account) -> None:
+        """Have a request wait for this account's next answer. With the lock held."""
+        self._lines.add(waiter, account)
+        self.enqueue(account)
+
+    def settle_debt(self, account: Account, now_ns: int) -> None:
+        """Have the owner asked for what was charged after the fact and is not paid yet. With the lock held."""
+        self.tending.watch_idle(account, now_ns)
+        if not self.alone:
+            self.enqueue(account)
 
     def start(self) -> None:
         """Start the thread; its first act is to see whether the owner is there."""
         self._thread = threading.Thread(target=self._run, name="enforcer-asker", daemon=True)
         self._thread.start()
 
-    def stop(self, timeout_s: float) -> bool:
-        """End the thread; returns whether it ended within `timeout_s`."""
+    def end(self) -> None:
+        """Have the thread end after its round, without waiting for that."""
         self._stopping = True
         self._pending.put(None)
-        if self._thread is None:
-            return True
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
 
     def step(self, first: Account | None = None) -> None:
         """One round: probe if that is due, then ask for all that is pending, or due to be settled."""
@@ -100,18 +110,21 @@ class Asker:
             now_ns = self._clock.monotonic_ns()
             if probed := self._breaker.take_probe(now_ns):
                 self.probe()
-            with self.lock:
+            with self._lock:
                 # Read anew: whoever lined up during the probe did so at a later time.
                 now_ns = self._clock.monotonic_ns()
+                if not self._over:
+                    self.tell()
                 batch = self._drain(first, now_ns)
                 self.tending.forget_old(now_ns, self._lines.accounts, alone=self.alone)
                 if self.alone:
                     return
-                idle = self.tending.fallen_idle(now_ns, busy=set(batch), room=BATCH)
+                quiet = self.tending.unannounced(batch, room=BATCH)
+                quiet += self.tending.fallen_idle(now_ns, busy={*batch, *quiet}, room=BATCH)
                 asks = [self._compose(account, now_ns, ahead=True) for account in batch]
-                asks += [self._compose(account, now_ns, ahead=False) for account in idle]
+                asks += [self._compose(account, now_ns, ahead=False) for account in quiet]
             if asks:
-                self._exchange([*batch, *idle], asks, probed=probed)
+                self._exchange([*batch, *quiet], asks, probed=probed)
 
     def probe(self) -> None:
         """See whether the owner would answer an ask, without making a request wait for it."""
@@ -121,35 +134,48 @@ class Asker:
         elif self._breaker.proved():
             self._found()
 
+    def close(self, accounts: Callable[[], Sequence[Account]], timeout_s: float, deadline_ns: int) -> None:
+        """Decide about all who wait, state all totals as final, and leave owner and sink alone from then on.
+
+        Args:
+            accounts: all whose bucket this owner holds, called when nobody waits any more; the limiter opens no new
+                ones meanwhile.
+            timeout_s: how long to wait for the thread's round to end.
+            deadline_ns: until when to state totals, by the copy's monotonic clock.
+        """
+        ended = self._has_ended(timeout_s)
+        if ended and len(self._lines) > 0:
+            self._guarded(self.step)
+        with self._lock:
+            released = self._lines.release_all()
+            self._over = True
+            now_ns = self._clock.monotonic_ns()
+            owing = [account for account in accounts() if account.close_all(SettleCause.CLOSE, now_ns)]
+            for account in owing:
+                self._reporting.closed(account)
+        deliver(released)
+        if not ended:
+            log.warning(
+                "last totals of %d callers not settled: the owner %s still answers an earlier ask",
+                len(owing), self._name, extra={"action": "settle_failed"},
+            )  # fmt: skip
+            return
+        with self._round:
+            settle_last(self._owner, owing, self._compose_last, clock=self._clock, deadline_ns=deadline_ns)
+
+    def _has_ended(self, timeout_s: float) -> bool:
+        self.end()
+        if self._thread is None:
+            return True
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
     def _why_away(self) -> str | None:
         try:
             self._owner.probe()
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the owner, it cannot be asked
             return failure_cause(error)
         return None
-
-    def close(self, accounts: Callable[[], Sequence[Account]], timeout_s: float, deadline_ns: int) -> None:
-        """Decide about all who wait, state all totals as final, and leave owner and sink alone from then on.
-
-        Args:
-            accounts: all that there are, called when nobody waits any more; the limiter opens no new ones meanwhile.
-            timeout_s: how long to wait for the thread's round to end.
-            deadline_ns: until when to state totals, by the copy's monotonic clock.
-        """
-        ended = self.stop(timeout_s)
-        if ended and len(self._lines) > 0:
-            self._guarded(self.step)
-        with self.lock:
-            released = self._lines.release_all()
-            self._over = True
-            now_ns = self._clock.monotonic_ns()
-            owing = [account for account in accounts() if account.close_all(SettleCause.CLOSE, now_ns)]
-            for account in owing:
-                self._report_closed(account)
-        deliver(released)
-        if ended:
-            with self._round:
-                settle_last(self._owner, owing, self._compose_last, clock=self._clock, deadline_ns=deadline_ns)
 
     def _run(self) -> None:
         self._guarded(self.probe)
@@ -180,7 +206,7 @@ class Asker:
         while True:
             if account is not None:
                 account.queued = False
-                if not account.evicted and now_ns >= account.retry_at_ns:
+                if not account.evicted and now_ns >= account.backoff.until_ns:
                     batch.append(account)
             if len(batch) >= BATCH:
                 return batch
@@ -190,20 +216,10 @@ class Asker:
                 return batch
 
     def _compose(self, account: Account, now_ns: int, *, ahead: bool) -> Ask:
-        self._ask_no += 1
-        ask = account.ask(
-            ask_no=self._ask_no,
-            member=self._member,
-            now_ns=now_ns,
-            jitter=self._settings.jitter(),
-            waiting=self._lines.count_in(account),
-            ahead=ahead,
-        )
-        self._report_closed(account)
-        return ask
+        return self._composing.ask(account, self._lines.count_in(account), now_ns, ahead=ahead)
 
     def _compose_last(self, account: Account) -> Ask:
-        with self.lock:
+        with self._lock:
             return self._compose(account, self._clock.monotonic_ns(), ahead=False)
 
     def _exchange(self, batch: Sequence[Account], asks: Sequence[Ask], *, probed: bool) -> None:
@@ -225,32 +241,36 @@ class Asker:
         now_ns = self._clock.monotonic_ns()
         self._rtt_s += ((now_ns - sent_ns) / 1e9 - self._rtt_s) * _RTT_WEIGHT
         woken: list[Waiter] = []
-        with self.lock:
+        with self._lock:
             if self._over:
                 return
             for account, ask, outcome in zip(batch, asks, outcomes, strict=True):
+                self._composing.heard(outcome.owner_now_us)
                 if isinstance(outcome, AskFault):
                     woken += self._take_fault(account, outcome, now_ns)
                 else:
                     woken += self._take_answer(account, ask, outcome, sent_ns=sent_ns, now_ns=now_ns)
+            if any(isinstance(outcome, Answer) and outcome.adopted for outcome in outcomes):
+                self.tending.announce(self.all_here())
         deliver(woken)
 
     def _take_answer(self, account: Account, ask: Ask, answer: Answer, *, sent_ns: int, now_ns: int) -> list[Waiter]:
-        if account.mended():
+        if account.backoff.mended():
             log.warning("the owner answers for %s again", account, extra={"action": "bucket_mended"})
         ahead_on = self._rtt_s * 1e3 >= self._settings.ask_ahead_above_ms
         account.answered(ask, answer, sent_ns=sent_ns, now_ns=now_ns, ahead_on=ahead_on)
+        account.level()
         woken = self._lines.serve(account, now_ns)
         if account in self._lines.accounts:
             self.enqueue(account)
-        if answer.grant is not None:
+        if answer.grant is not None or account.owed > 0:
             self.tending.watch_idle(account, now_ns)
-        self._report(account, answer)
+        self._reporting.answered(account, answer, now_ns)
         return woken
 
     def _take_fault(self, account: Account, fault: AskFault, now_ns: int) -> list[Waiter]:
         """Decide about this caller alone for a while, and about all others as ever."""
-        if account.faulted(now_ns, self._settings.jitter()):
+        if account.backoff.faulted(now_ns, self._settings.jitter()):
             extra = {"action": "bucket_faulted"}
             log.warning("deciding about %s alone, the owner cannot read it: %s", account, fault.cause, extra=extra)
         return self._lines.release(account)
@@ -258,40 +278,22 @@ class Asker:
     def _lost(self, cause: str) -> None:
         """Decide alone from now on; whoever waits need not wait longer."""
         opened = self._breaker.failed(self._clock.monotonic_ns(), self._settings.jitter())
-        with self.lock:
+        with self._lock:
             if self._over:
                 return
             self.alone = True
             released = self._lines.release_all()
             if opened:
-                self._tell(entered=True, cause=cause)
+                self._reporting.degraded(self._name, entered=True, cause=cause)
         deliver(released)
         if opened:
-            name = self._settings.owner_name
-            log.warning("deciding without the owner %s: %s", name, cause, extra={"action": "degrade_entered"})
+            log.warning("deciding without the owner %s: %s", self._name, cause, extra={"action": "degrade_entered"})
 
     def _found(self) -> None:
-        with self.lock:
+        with self._lock:
             if self._over:
                 return
             self.alone = False
-            self._tell(entered=False, cause=_BACK)
-        log.warning("%s: %s", self._settings.owner_name, _BACK, extra={"action": "degrade_left"})
-
-    def _tell(self, *, entered: bool, cause: str) -> None:
-        self._sink.degrade_changed(DegradeChanged(self._settings.owner_name, entered, cause, self._clock.unix_us()))
-
-    def _report_closed(self, account: Account) -> None:
-        """Tell the sink of totals that became final."""
-        for total in account.take_unreported():
-            fact = GrantSettled(account.caller, account.limit, self._member, total, self._clock.unix_us())
-            self._sink.grant_settled(fact)
-
-    def _report(self, account: Account, answer: Answer) -> None:
-        if answer.grant is not None:
-            version = self._decisions.policy_version
-            self._sink.grant_issued(GrantIssued(account.caller, account.limit, version, answer.grant, answer.tokens))
-        for credit in answer.credited:
-            total = Settlement(credit.grant_id, credit.spent, False, SettleCause.CREDITED)
-            fact = GrantSettled(account.caller, account.limit, credit.member, total, answer.owner_now_us)
-            self._sink.grant_settled(fact)
+            self.tending.announce(self.all_here())
+            self._reporting.degraded(self._name, entered=False, cause=_BACK)
+        log.warning("%s: %s", self._name, _BACK, extra={"action": "degrade_left"})

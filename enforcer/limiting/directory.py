@@ -1,66 +1,113 @@
-"""Every caller that a copy knows at the moment, and the lanes that lead to it. Bounded: made-up callers share one.
+"""Every caller that a copy knows at the moment, and the lanes that lead to it. Bounded: made-up callers share buckets.
 
-Kept under the asker's lock, but for `lanes`, which the fast path reads. Never asks the owner.
+Kept under the limiter's lock, but for `lanes`, which the fast path reads. Never asks the owner.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from hashlib import blake2b
+
+import msgspec
+
 from enforcer.core.account import Account
-from enforcer.core.resolution import Resolution, resolve
+from enforcer.core.resolution import LIMIT_RATE, Due, resolve
 from enforcer.errors import InvalidField
 from enforcer.limiting.lane import Lane
-from enforcer.policies.model import LIMIT_RATE, MAX_NAME_LENGTH, Policy
+from enforcer.policies.limits import MAX_NAME_LENGTH
+from enforcer.policies.model import UNMATCHED_SCOPE, Policy, Unnamed
 from enforcer.types import Terms
 
 #: Scopes come from templates, so they are few; made-up ones must not stay for ever.
 _MOST_SCOPES = 10_000
+#: Lanes of one account for scopes that the policy does not name; further scopes are counted as unmatched.
+_MOST_UNNAMED_LANES = 256
 
 
 class Directory:
-    """Lanes by (caller, scope), accounts by (caller, limit)."""
+    """Lanes by (caller, scope), accounts by (subject, limit).
 
-    def __init__(self, policy: Policy, *, max_callers: int) -> None:
+    `opened` is called with each new account, before anything else is done with it.
+    """
+
+    def __init__(self, policy: Policy, *, max_callers: int, opened: Callable[[Account, int], None]) -> None:
         self.lanes: dict[tuple[str, str], Lane] = {}
         self._accounts: dict[tuple[str, str], Account] = {}
         self._scopes: dict[str, str] = {}
-        self._terms: dict[str, Terms] = {}
+        self._terms: dict[Terms, Terms] = {}
         self._policy = policy
         self._max_callers = max_callers
+        self._opened = opened
 
     @property
     def accounts(self) -> list[Account]:
         """All accounts."""
         return list(self._accounts.values())
 
-    def open(self, caller: str, scope: str, now_ns: int) -> tuple[Lane, bool]:
-        """The lane of a caller and scope; also whether its account is new.
+    def use(self, policy: Policy) -> None:
+        """Go by another policy from now on. Accounts stay, with what they hold; every lane is resolved anew."""
+        self._policy = policy
+        self._terms.clear()
+        self.lanes.clear()
+        for account in self._accounts.values():
+            account.lanes.clear()
 
-        A new caller beyond `max_callers` gets the lane of the anonymous caller, and is recorded under its name.
+    def open(self, caller: str, scope: str, now_ns: int) -> Lane:
+        """The lane of a caller and scope.
+
+        A caller that shares a bucket with others, because the policy does not name it or because there are more than
+        `max_callers`, gets their lane, and is recorded under their name.
         """
         # A subclass of str would be kept as the name of all later, plain ones, and the record takes only plain text.
-        caller, scope = str.__str__(caller), str.__str__(scope)
-        key = (caller, LIMIT_RATE)
-        if key not in self._accounts and len(self._accounts) >= self._max_callers:
-            caller = self._policy.anonymous.caller
-            key = (caller, LIMIT_RATE)
+        caller, scope = self._charged_as(str.__str__(caller)), str.__str__(scope)
         lane = self.lanes.get((caller, scope))
         if lane is not None:
-            return lane, False
-        resolution = resolve(self._policy, caller=caller, scope=scope, limit=LIMIT_RATE)
-        account = self._accounts.get(key)
-        is_new = account is None
-        if account is None:
-            account = self._accounts[key] = Account(caller, self._terms_of(resolution), now_ns=now_ns)
-        lane = self.lanes[caller, scope] = Lane(account, self._one_text(scope), resolution)
-        account.scopes.append(scope)
-        return lane, is_new
+            return lane
+        resolution = resolve(self._policy, caller=caller, scope=scope)
+        own = self._accounts.get((caller, LIMIT_RATE))
+        if own is not None and len(own.lanes) >= _MOST_UNNAMED_LANES and scope not in self._policy.scopes:
+            scope = UNMATCHED_SCOPE
+            if (lane := self.lanes.get((caller, scope))) is not None:
+                return lane
+            resolution = resolve(self._policy, caller=caller, scope=scope)
+        scope = self._one_text(scope)
+        accounts = tuple(self._account(due, now_ns) for due in resolution.dues)
+        shadows = tuple(self._account(due, now_ns) for due in resolution.shadows)
+        lane = self.lanes[caller, scope] = Lane(caller, scope, resolution, accounts=accounts, shadows=shadows)
+        for account in (*accounts, *shadows):
+            account.lanes.append((caller, scope))
+        return lane
 
-    def _terms_of(self, resolution: Resolution) -> Terms:
-        plan = resolution.plan
-        terms = self._terms.get(plan.name)
-        if terms is None:
-            terms = self._terms[plan.name] = Terms(resolution.limit, plan, resolution.policy_version)
-        return terms
+    def forget(self, account: Account) -> None:
+        """Drop an account and the lanes that lead to it; whoever still holds one of them must open it again."""
+        account.evicted = True
+        del self._accounts[account.caller, account.limit]
+        for key in account.lanes:
+            self.lanes.pop(key, None)
+
+    def _charged_as(self, caller: str) -> str:
+        policy = self._policy
+        anonymous = policy.anonymous
+        if caller in policy.callers or (caller, LIMIT_RATE) in self._accounts:
+            return caller
+        is_one = caller == anonymous.caller or caller.startswith(anonymous.caller + "/")
+        if policy.unnamed is Unnamed.ANONYMOUS and not is_one:
+            return anonymous_name(anonymous.caller, caller, anonymous.buckets)
+        if len(self._accounts) >= self._max_callers:
+            return anonymous.caller
+        return caller
+
+    def _account(self, due: Due, now_ns: int) -> Account:
+        key = (due.subject, due.terms.limit)
+        account = self._accounts.get(key)
+        terms = self._terms.setdefault(due.terms, due.terms)
+        due = due if terms is due.terms else msgspec.structs.replace(due, terms=terms)
+        if account is None:
+            account = self._accounts[key] = Account(due, now_ns=now_ns)
+            self._opened(account, now_ns)
+        elif account.due != due:
+            account.turn_to(due)
+        return account
 
     def _one_text(self, scope: str) -> str:
         """The same object for the same scope, whatever string the request came with."""
@@ -68,12 +115,13 @@ class Directory:
             self._scopes.clear()
         return self._scopes.setdefault(scope, scope)
 
-    def forget(self, account: Account) -> None:
-        """Drop an account and its lanes; whoever still holds one of them must open it again."""
-        account.evicted = True
-        del self._accounts[account.caller, account.limit]
-        for scope in account.scopes:
-            self.lanes.pop((account.caller, scope), None)
+
+def anonymous_name(anonymous: str, caller: str, buckets: int) -> str:
+    """Under which name a caller that nobody named is charged: always the same one of so many."""
+    if buckets == 1:
+        return anonymous
+    digest = blake2b(caller.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return f"{anonymous}/{int.from_bytes(digest, 'little') % buckets:04}"
 
 
 def validate_name(field: str, value: object) -> None:

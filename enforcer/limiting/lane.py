@@ -1,146 +1,126 @@
-"""The parts that the limiter and the asker share: lanes, waiters, and the numbering of decisions.
+"""The limiter's handle on one (caller, scope): which buckets its requests are charged to, and what verdicts stand on.
 
-A lane is the limiter's handle on one (caller, scope); several lanes may lead to one account. Nothing here asks the
-owner.
+Several lanes may lead to one account. Nothing here asks the owner.
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Callable
+from collections.abc import Sequence
 
-from enforcer.clock import Clock
 from enforcer.core.account import Account
 from enforcer.core.lease import Lease
 from enforcer.core.resolution import Resolution
-from enforcer.types import MAX_RETRY_MS, NEVER_NS, Basis, Reason, Source, Verdict, outcome_code
+from enforcer.types import Basis, Charge, Standing
 
 _NO_LEASE = Lease(None, until_ns=0)
 
 
 class Lane:
-    """What the fast path needs for one (caller, scope).
+    """What the fast path needs for one (caller, scope), and what is behind it.
 
-    `lease` and `basis` always change together, without a call in between.
+    `lease` and `basis` always change together, without a call in between. A lane with more than one limit has no lease
+    for the fast path: its requests are decided under the lock.
+
+    Attributes:
+        caller, scope: whose requests, and which.
+        account: the bucket of the caller's plan; the first of `accounts`.
+        accounts: all that must admit.
+        shadows: those that only say what they would refuse.
+        resolution: what the policy says, and its cost for a request.
     """
 
-    __slots__ = ("account", "basis", "cost", "lease", "resolution", "scope")
+    __slots__ = (
+        "_leases", "account", "accounts", "basis", "caller", "cost", "is_plain", "lease", "resolution", "scope",
+        "shadows", "standings",
+    )  # fmt: skip
 
-    def __init__(self, account: Account, scope: str, resolution: Resolution) -> None:
-        self.account = account
+    def __init__(
+        self,
+        caller: str,
+        scope: str,
+        resolution: Resolution,
+        accounts: tuple[Account, ...],
+        shadows: tuple[Account, ...],
+    ) -> None:
+        self.caller = caller
         self.scope = scope
         self.resolution = resolution
         self.cost = resolution.cost
+        self.accounts = accounts
+        self.account = accounts[0]
+        self.shadows = shadows
+        self.is_plain = len(accounts) == 1 and not shadows
+        self.standings = tuple(
+            account.standing if account.caller == caller else Standing(caller, account.standing.terms)
+            for account in accounts
+        )
         self.lease = _NO_LEASE
-        self.basis = self.new_basis(grant_id=0)
-
-    def new_basis(self, *, grant_id: int) -> Basis:
-        """A basis for verdicts of this lane."""
-        account = self.account
-        return Basis(account.standing, self.scope, grant_id, account.k)
+        self._leases: tuple[Lease, ...] = ()
+        self.basis = self._basis_of(_grant_id(_NO_LEASE))
 
     def follow(self) -> Basis:
         """Turn to the lease that the account spends now; returns the basis of its verdicts."""
+        if not self.is_plain:
+            return self.basis_of_current()
         lease = self.account.current
         if self.lease is not lease:
-            basis = self.new_basis(grant_id=lease.grant.grant_id if lease.grant is not None else 0)
+            basis = self._basis_of(_grant_id(lease))
             self.lease = lease
             self.basis = basis
         return self.basis
 
     def basis_of_current(self) -> Basis:
-        """The basis of the account's current lease, without letting the fast path at it."""
-        lease = self.account.current
-        grant_id = lease.grant.grant_id if lease.grant is not None else 0
-        if self.basis.grant_id != grant_id:
-            self.basis = self.new_basis(grant_id=grant_id)
+        """The basis of what the accounts spend now, without letting the fast path at it."""
+        if len(self.accounts) == 1:
+            grant_id = _grant_id(self.account.current)
+            if self.basis.grant_id != grant_id:
+                self.basis = self._basis_of(grant_id)
+            return self.basis
+        leases = tuple(account.current for account in self.accounts)
+        if leases != self._leases:
+            self._leases = leases
+            self.basis = self._basis_of(_grant_id(leases[0]), tuple(_grant_id(lease) for lease in leases[1:]))
         return self.basis
 
     def basis_alone(self) -> Basis:
         """A basis that names no grant."""
-        return self.basis if self.basis.grant_id == 0 else self.new_basis(grant_id=0)
+        if self.basis.grant_id == 0 and not self.basis.also:
+            return self.basis
+        return self._basis_of(0)
 
-
-class Waiter:
-    """One request that waits for the owner, in a thread or in an event loop.
-
-    `verdict` and `gone` change under the asker's lock: either the asker decides, or the request gives up, never both.
-    """
-
-    __slots__ = ("_event", "_future", "cost", "counted", "gone", "lane", "loop", "verdict")
-
-    def __init__(self, lane: Lane, cost: int, loop: asyncio.AbstractEventLoop | None) -> None:
-        self.lane = lane
-        self.cost = cost
-        self.counted = False
-        self.gone = False
-        self.verdict: Verdict | None = None
-        self.loop = loop
-        self._event = threading.Event() if loop is None else None
-        self._future: asyncio.Future[None] | None = loop.create_future() if loop is not None else None
-
-    def wake(self) -> None:
-        """Let the request go on; in a loop's own thread if it waits in a loop."""
-        if self._event is not None:
-            self._event.set()
-        elif self._future is not None and not self._future.done():
-            self._future.set_result(None)
-
-    def wait(self, timeout_s: float) -> None:
-        """Block this thread until woken, at most `timeout_s`."""
-        if self._event is not None:
-            self._event.wait(timeout_s)
-
-    async def wait_async(self, timeout_s: float) -> None:
-        """Wait in the loop until woken, at most `timeout_s`."""
-        if self._future is not None:
-            await asyncio.wait((self._future,), timeout=timeout_s)
-
-
-class Decisions:
-    """Numbers decisions without a gap, and hands each to the sink as it is made.
-
-    `fast` says whether lanes may spend without the lock.
-    """
-
-    def __init__(self, capture: Callable[[Verdict], None], clock: Clock, *, policy_version: int, fast: bool) -> None:
-        self.policy_version = policy_version
-        self._capture = capture
-        self._now = clock.monotonic_ns
-        self._fast = fast
-        self._seq = 0
-
-    def basis(self, lane: Lane) -> Basis:
-        """What a verdict on the account's current lease stands on; the lane's fast path follows to that lease."""
-        return lane.follow() if self._fast else lane.basis_of_current()
-
-    def admit(self, lane: Lane, *, cost: int, left: int, now_ns: int, source: Source) -> Verdict:
-        """Record an admission from the account's current lease; the tokens have been spent."""
-        code = outcome_code(source, Reason.NONE)
-        return self.record(self.basis(lane), now_ns, allowed=True, code=code, cost=cost, remaining=left, wait_ms=0)
-
-    def refuse(self, lane: Lane, *, cost: int, now_ns: int, source: Source) -> Verdict:
-        """Record, and count for the owner, a refusal because the limit's tokens are spent."""
-        account = lane.account
-        account.refuse(cost)
-        return self.record(
-            self.basis(lane),
-            now_ns,
-            allowed=False,
-            code=outcome_code(source, Reason.SPENT),
-            cost=cost,
-            remaining=account.current.held,
-            wait_ms=account.retry_after_ms(cost, now_ns),
+    def basis_paid(self, paid: Sequence[Account]) -> Basis:
+        """A basis that names the grants of these accounts only; the others were decided without their owner."""
+        if not paid:
+            return self.basis_alone()
+        also = tuple(
+            Charge(account.caller, account.limit, _grant_id(account.current))
+            for account in self.accounts[1:]
+            if account in paid
         )
+        first = _grant_id(self.account.current) if self.account in paid else 0
+        return Basis(self.standings[0], self.scope, first, self.account.k, also, self._is_soft())
 
-    def record(
-        self, basis: Basis, now_ns: int, *, allowed: bool, code: int, cost: int, remaining: int, wait_ms: int
-    ) -> Verdict:
-        """Number any decision and hand it to the sink; `wait_ms` is 0 for an admission and -1 for never."""
-        ready_at_ns = now_ns + min(wait_ms, MAX_RETRY_MS) * 1_000_000 if wait_ms > 0 else NEVER_NS if wait_ms else 0
-        seq = self._seq
-        self._seq = seq + 1
-        verdict = Verdict(seq, now_ns, basis, allowed, code, cost, remaining, ready_at_ns)
-        self._capture(verdict)
-        return verdict
+    def basis_refused(self, number: int) -> Basis:
+        """What a refusal by the limit with this number stands on: it names that limit, and spends nothing."""
+        if len(self.accounts) == 1:
+            return self.follow()
+        account = self.accounts[number]
+        return Basis(self.standings[number], self.scope, 0, account.k, (), self._is_soft())
+
+    def basis_without_grant(self, number: int) -> Basis:
+        """The same where no grant could have helped: it names none."""
+        return self.basis_alone() if number == 0 else self.basis_refused(number)
+
+    def _basis_of(self, grant_id: int, others: tuple[int, ...] = ()) -> Basis:
+        also = tuple(
+            Charge(account.caller, account.limit, other)
+            for account, other in zip(self.accounts[1:], others, strict=False)
+        )
+        return Basis(self.standings[0], self.scope, grant_id, self.account.k, also, self._is_soft())
+
+    def _is_soft(self) -> bool:
+        return any(account.soft for account in self.accounts)
+
+
+def _grant_id(lease: Lease) -> int:
+    return lease.grant.grant_id if lease.grant is not None else 0

@@ -6,7 +6,7 @@ Both are queues in order of time, so a round looks only at what is due. Never as
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from enforcer.core.account import Account
 from enforcer.settings import LimiterSettings
@@ -23,13 +23,23 @@ class Tending:
         self.forget: Callable[[Account], None] = lambda _: None
         self._idle_ns = round(settings.idle_settle_s * 1e9)
         self._evict_ns = round(settings.evict_after_s * 1e9)
+        self._unannounced: deque[Account] = deque()
         self._idle: deque[tuple[int, Account, int]] = deque()
         self._aging: deque[tuple[int, Account]] = deque()
 
     def is_behind(self, now_ns: int, *, alone: bool) -> bool:
         """Whether more is due than one round could look at. `alone`: without the owner nothing is settled."""
         queues = (self._aging,) if alone else (self._aging, self._idle)
-        return any(queue and queue[0][0] <= now_ns for queue in queues)
+        return any(queue and queue[0][0] <= now_ns for queue in queues) or (bool(self._unannounced) and not alone)
+
+    def announce(self, accounts: Iterable[Account]) -> None:
+        """Have the owner told what these hold: it may have lost its state, and must count that before it lends."""
+        self._unannounced = deque(account for account in accounts if account.holds_grant)
+
+    def unannounced(self, busy: Collection[Account], *, room: int) -> list[Account]:
+        """The next of them, but for those that are asked for anyway."""
+        turn = [self._unannounced.popleft() for _ in range(min(room, len(self._unannounced)))]
+        return [account for account in turn if account.holds_grant and not account.evicted and account not in busy]
 
     def watch_idle(self, account: Account, now_ns: int) -> None:
         """Look for this account falling idle."""
@@ -49,8 +59,8 @@ class Tending:
                 break
             _, account, mark = self._idle.popleft()
             spent = account.spent
-            if account not in busy and spent == mark and now_ns >= account.retry_at_ns:
-                if not account.close_all(SettleCause.IDLE, now_ns):
+            if account not in busy and spent == mark and now_ns >= account.backoff.until_ns:
+                if not account.close_all(SettleCause.IDLE, now_ns) and account.owed <= 0:
                     account.watched = False
                     continue
                 owing.append(account)
@@ -67,7 +77,8 @@ class Tending:
             if self._aging[0][0] > now_ns:
                 break
             _, account = self._aging.popleft()
-            in_use = account.holds_grant or account.finals or account.queued or account in waited_for
+            owes = account.holds_grant or account.finals or account.owed > 0
+            in_use = owes or account.queued or account in waited_for
             if in_use or now_ns - account.touched_ns < self._evict_ns or (alone and _draws_on_itself(account, now_ns)):
                 self._aging.append((now_ns + self._evict_ns, account))
             else:

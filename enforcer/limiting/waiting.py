@@ -1,4 +1,4 @@
-"""The requests that wait for the owner, by account; who of them an answer decides, and how they are woken.
+"""The requests that wait for one owner, by account; who of them an answer decides, and how they are woken.
 
 It never asks the owner, and never makes a request wait: the limiter lines up, the asker serves.
 """
@@ -10,18 +10,40 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from enforcer.core.account import Account
-from enforcer.limiting.lane import Decisions, Waiter
-from enforcer.types import Source, Verdict
+from enforcer.limiting.waiter import Waiter
+from enforcer.types import Verdict
 
 log = logging.getLogger("enforcer")
 
 
-class Lines:
-    """One line for each account that is waited for, oldest first. Kept under the asker's lock."""
+class Desk:
+    """How those who waited are decided; the limiter's.
 
-    def __init__(self, decisions: Decisions, decide_alone: Callable[[Waiter], Verdict]) -> None:
-        self._decisions = decisions
-        self._decide_alone = decide_alone
+    Attributes:
+        settle: decide from what is held now; if that cannot be, have it wait for those that lack tokens, and return
+            None. Given the account that was just asked for this request: then what it did not give it refuses.
+        alone: decide without the owners.
+        shadow: take note of what a limit in shadow mode says.
+    """
+
+    __slots__ = ("alone", "settle", "shadow")
+
+    def __init__(
+        self,
+        settle: Callable[[Waiter, Account, int], Verdict | None],
+        alone: Callable[[Waiter], Verdict],
+        shadow: Callable[[Waiter, int], None],
+    ) -> None:
+        self.settle = settle
+        self.alone = alone
+        self.shadow = shadow
+
+
+class Lines:
+    """One line for each account that is waited for, oldest first. Kept under the limiter's lock."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
         self._lines: dict[Account, list[Waiter]] = {}
 
     @property
@@ -33,15 +55,17 @@ class Lines:
         """How many requests wait."""
         return sum(len(line) for line in list(self._lines.values()))
 
-    def add(self, waiter: Waiter) -> None:
-        """Have a request wait for its account's next answer."""
-        self._lines.setdefault(waiter.lane.account, []).append(waiter)
+    def add(self, waiter: Waiter, account: Account) -> None:
+        """Have a request wait for this account's next answer, unless it does."""
+        if account not in waiter.lined:
+            waiter.lined.add(account)
+            self._lines.setdefault(account, []).append(waiter)
 
     def count_in(self, account: Account) -> list[int]:
         """Costs of the requests that the ask now being composed is for."""
-        line = [waiter for waiter in self._lines.get(account, ()) if not waiter.gone]
+        line = [waiter for waiter in self._lines.get(account, ()) if not waiter.is_over]
         for waiter in line:
-            waiter.counted = True
+            waiter.counted.add(account)
         return [waiter.cost for waiter in line]
 
     def serve(self, account: Account, now_ns: int) -> list[Waiter]:
@@ -53,37 +77,42 @@ class Lines:
         decided: list[Waiter] = []
         staying: list[Waiter] = []
         for waiter in self._lines.pop(account, ()):
-            if waiter.gone:
+            if waiter.is_over:
                 continue
-            cost = waiter.cost
-            left = account.spend(cost, now_ns)
-            if left >= 0:
-                waiter.verdict = self._decisions.admit(
-                    waiter.lane, cost=cost, left=left, now_ns=now_ns, source=Source.SHARED
-                )
-            elif waiter.counted or now_ns < account.refused_until_ns(cost):
-                waiter.verdict = self._decisions.refuse(waiter.lane, cost=cost, now_ns=now_ns, source=Source.SHARED)
-            else:
+            if account not in waiter.counted and not _is_settled(account, waiter.cost, now_ns):
                 staying.append(waiter)
                 continue
-            decided.append(waiter)
+            waiter.lined.discard(account)
+            if waiter.in_shadow is account:
+                self._desk.shadow(waiter, now_ns)
+                continue
+            waiter.verdict = self._desk.settle(waiter, account, now_ns)
+            if waiter.verdict is not None:
+                decided.append(waiter)
         if staying:
-            self._lines[account] = staying
+            self._lines[account] = [*staying, *self._lines.pop(account, ())]
         return decided
 
     def release(self, account: Account) -> list[Waiter]:
-        """Nobody waits for this account any more: all are decided without the owner; returns whom to wake.
+        """Nobody waits for this account any more: all are decided without its owner; returns whom to wake.
 
         Here and not where they go on: a thread that wakes late would decide after the record was closed.
         """
-        released = [waiter for waiter in self._lines.pop(account, ()) if not waiter.gone]
+        released = [
+            waiter for waiter in self._lines.pop(account, ()) if not waiter.is_over and waiter.in_shadow is None
+        ]
         for waiter in released:
-            waiter.verdict = self._decide_alone(waiter)
+            waiter.verdict = self._desk.alone(waiter)
         return released
 
     def release_all(self) -> list[Waiter]:
         """Nobody waits any more."""
         return [waiter for account in list(self._lines) for waiter in self.release(account)]
+
+
+def _is_settled(account: Account, cost: int, now_ns: int) -> bool:
+    """Whether what is known of the account decides such a request without another ask."""
+    return account.covers(cost, now_ns) or now_ns < account.refused_until_ns(cost)
 
 
 def deliver(woken: Iterable[Waiter]) -> None:

@@ -1,4 +1,4 @@
-"""The port to the one owner of a caller's bucket.
+"""The ports to the one owner of a caller's bucket, and to all owners of a fleet.
 
 Two implementations stand beside it, `owner_memory` and `owner_redis`; both pass `tests/contract/owner.py` and agree
 with the pure specification in `core/`. An owner never decides about a single request and never learns of Kafka.
@@ -6,12 +6,13 @@ with the pure specification in `core/`. An owner never decides about a single re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 from enforcer.types import Answer, Ask, AskFault
 
 
+@runtime_checkable
 class Owner(Protocol):
     """Grants, settles and counts k. Called from one thread: the asker's."""
 
@@ -37,4 +38,30 @@ class Owner(Protocol):
 
     def close(self) -> None:
         """Release connections; safe to call twice."""
+        ...
+
+
+class Owners(Protocol):
+    """The nodes that hold buckets, and which of them holds which."""
+
+    @property
+    def nodes(self) -> Mapping[str, Owner]:
+        """By name, the address without credentials; a node's owner stays the same object for as long as it stays."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Rises whenever the placing changed; whoever was placed before is then placed again."""
+        ...
+
+    def place(self, caller: str, limit: str) -> str:
+        """Name of the node that holds this bucket. Cheap, no I/O."""
+        ...
+
+    def refresh(self) -> bool:
+        """Look whether the placing changed, with I/O if need be and not too often; returns whether it did."""
+        ...
+
+    def close(self) -> None:
+        """Release what is held beside the nodes' own connections; safe to call twice."""
         ...

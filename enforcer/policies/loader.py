@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from enforcer.errors import PolicyError, PolicyFault
-from enforcer.policies.model import Location, Policy, reference_faults
+from enforcer.policies.limits import Location
+from enforcer.policies.model import Policy, reference_faults
 
 #: A policy of 20,000 named callers is about 1 MB.
 MAX_POLICY_BYTES = 16 << 20
 _MAX_DEPTH = 20
 _SHOWN_CHARACTERS = 60
-_FREE_KEYS = {"plans", "callers", "scopes"}
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -173,14 +173,15 @@ def _sentence(detail: ErrorDetails) -> str:
 
 def _allowed_fields(place: Location) -> Sequence[str]:
     """Names of the fields that the mapping at `place` may have."""
-    model: Any = Policy
-    for depth, part in enumerate(place):
-        if depth == 1 and place[0] in _FREE_KEYS:
-            continue
-        annotation = model.model_fields[str(part)].annotation
-        args = getattr(annotation, "__args__", ())
-        model = next((arg for arg in (annotation, *args) if _is_model(arg)), model)
-    return sorted(model.model_fields)
+    kind: Any = Policy
+    for part in place:
+        # What a mapping's keys are called is free; else the part names a field.
+        kind = get_args(kind)[1] if get_origin(kind) is dict else kind.model_fields[str(part)].annotation
+        if get_origin(kind) not in (None, dict):
+            kind = next(argument for argument in get_args(kind) if _is_model(argument) or get_origin(argument) is dict)
+        if get_origin(kind) is Annotated:
+            kind = get_args(kind)[0]
+    return sorted(kind.model_fields)
 
 
 def _is_model(candidate: object) -> bool:

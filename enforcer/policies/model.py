@@ -11,27 +11,30 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
+from enforcer.policies.limits import (
+    MAX_COST_TOKENS,
+    SOFT_SHARE,
+    Limit,
+    LimitName,
+    Location,
+    PolicyModel,
+    Printable,
+    SharedLimit,
+    Tenants,
+    limit_faults,
+)
 from enforcer.types import Plan
 
-#: The one limit that every plan has for now.
-LIMIT_RATE = "rate"
 #: What a request is counted under when no declared route matches it.
 UNMATCHED_SCOPE = "(unmatched)"
-#: Longest caller or scope, in characters.
-MAX_NAME_LENGTH = 256
-#: Largest cost of one request, in tokens: what a decision's record can carry.
-MAX_COST_TOKENS = 1_000_000_000
-
 #: Methods that a scope's route may have. A HEAD request counts as GET where no HEAD route matches.
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 _SEGMENT = re.compile(r"[^{}\s]+|\{[A-Za-z_][A-Za-z0-9_]*(:path)?\}")
 
 PlanName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
-Printable = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_LENGTH)]
-Location = tuple[str | int, ...]
 
 
 class FailMode(StrEnum):
@@ -43,41 +46,63 @@ class FailMode(StrEnum):
     """Refuse. Of what is held, only what has not expired is spent."""
     EMERGENCY = "emergency"
     """The plan divided by the copies, whatever its size; a bucket of at least one token."""
+    OPEN_CAPPED = "open_capped"
+    """Admit, up to this copy's share of the fleet's ceiling, whoever calls."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-class PlanRule(_Model):
-    """A plan as sold: tokens per second, and how many may be spent at once."""
+class PlanRule(PolicyModel):
+    """A plan as sold: tokens per second, how many may be spent at once, and further limits of each caller."""
 
     rate_per_s: float = Field(gt=0, le=1e9)
     burst: int = Field(ge=1, le=MAX_COST_TOKENS)
+    soft_share: float = Field(default=SOFT_SHARE, ge=0, lt=1)
+    limits: dict[LimitName, Limit] = Field(default_factory=dict)
 
 
-class Scope(_Model):
+class CallerRule(PolicyModel):
+    """What one caller was sold, and whose it is. Where only a plan is to be said, its name alone will do."""
+
+    plan: PlanName
+    tenant: Printable | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_name(cls, value: object) -> object:
+        return {"plan": value} if isinstance(value, str) else value
+
+
+class Scope(PolicyModel):
     """A class of requests: what each costs, in tokens, and what happens while the owner is away."""
 
-    cost: int = Field(default=1, ge=1, le=MAX_COST_TOKENS)
+    cost: int = Field(default=1, ge=0, le=MAX_COST_TOKENS)
     fail_mode: FailMode | None = Field(default=None, strict=False)
 
 
-class Anonymous(_Model):
-    """The one bounded bucket that all requests without an identity share."""
+class Unnamed(StrEnum):
+    """What becomes of callers that the policy does not name."""
+
+    OWN = "own"
+    """Each has its own bucket, on the default plan: for a gateway whose callers have all been authenticated."""
+    ANONYMOUS = "anonymous"
+    """They share the anonymous buckets: names that anyone can make up change neither memory nor anyone's service."""
+
+
+class Anonymous(PolicyModel):
+    """The bounded buckets that all requests without an identity share: ``caller``, and ``caller/0000`` and so on."""
 
     caller: Printable = "anonymous"
     plan: PlanName | None = None
+    buckets: int = Field(default=1, ge=1, le=10_000)
 
 
-class Fleet(_Model):
+class Fleet(PolicyModel):
     """How many copies run, and how many requests per second the fleet as a whole can serve."""
 
     copies: int = Field(default=1, ge=1, le=1_000_000)
     ceiling_per_s: float | None = Field(default=None, gt=0)
 
 
-class Fail(_Model):
+class Fail(PolicyModel):
     """How copies decide without the owner.
 
     A plan is large if k × rate_per_s is above large_share × the fleet's ceiling, where k is the copies that the
@@ -88,21 +113,24 @@ class Fail(_Model):
     large_share: float = Field(default=1.0, gt=0)
 
 
-class Timeouts(_Model):
+class Timeouts(PolicyModel):
     """How long a request waits for the owner, milliseconds."""
 
     ask_ms: int = Field(default=50, ge=1, le=10_000)
 
 
-class Policy(_Model):
+class Policy(PolicyModel):
     """One version of the whole policy. Build it with `enforcer.load_policy`, or directly in tests."""
 
     version: int = Field(ge=1, lt=1 << 32)
     plans: dict[PlanName, PlanRule] = Field(min_length=1)
     default_plan: PlanName
-    callers: dict[Printable, PlanName] = Field(default_factory=dict)
+    callers: dict[Printable, CallerRule] = Field(default_factory=dict)
+    tenants: Tenants = Field(default_factory=Tenants)
+    limits: dict[LimitName, SharedLimit] = Field(default_factory=dict)
     scopes: dict[Printable, Scope] = Field(default_factory=dict)
     anonymous: Anonymous = Field(default_factory=Anonymous)
+    unnamed: Unnamed = Field(default=Unnamed.OWN, strict=False)
     fleet: Fleet = Field(default_factory=Fleet)
     fail: Fail = Field(default_factory=Fail)
     timeouts: Timeouts = Field(default_factory=Timeouts)
@@ -113,6 +141,15 @@ class Policy(_Model):
         if faults:
             raise ValueError("; ".join(faults))
         return self
+
+    def tenant_of(self, caller: str) -> str | None:
+        """Whose caller this is; None if it is nobody's."""
+        rule = self.callers.get(caller)
+        if rule is not None and rule.tenant is not None:
+            return rule.tenant
+        separator = self.tenants.separator
+        tenant, found, _ = caller.partition(separator) if separator is not None else (caller, "", "")
+        return tenant if found and tenant else None
 
     def plan(self, name: str) -> Plan:
         """The named plan as the enforcer's value, one object for all callers. Raises `KeyError` if there is none."""
@@ -144,6 +181,8 @@ def reference_faults(document: Mapping[str, Any]) -> Iterator[tuple[Location, st
         fault = scope_fault(name)
         if fault is not None:
             yield ("scopes", name), fault
+    yield from limit_faults(document)
+    yield from _fail_faults(document)
     yield from _cost_faults(document)
     anonymous = document.get("anonymous")
     if isinstance(anonymous, Mapping):
@@ -212,12 +251,32 @@ def _cost_faults(document: Mapping[str, Any]) -> Iterator[tuple[Location, str]]:
             )
 
 
+def _fail_faults(document: Mapping[str, Any]) -> Iterator[tuple[Location, str]]:
+    fleet = document.get("fleet")
+    if isinstance(fleet, Mapping) and fleet.get("ceiling_per_s") is not None:
+        return
+    places: list[tuple[Location, object]] = []
+    fail, scopes = document.get("fail"), document.get("scopes")
+    if isinstance(fail, Mapping):
+        places.append((("fail", "mode"), fail.get("mode")))
+    if isinstance(scopes, Mapping):
+        for name, scope in scopes.items():
+            if isinstance(scope, Mapping):
+                places.append((("scopes", name, "fail_mode"), scope.get("fail_mode")))
+    for place, mode in places:
+        if mode == FailMode.OPEN_CAPPED:
+            yield place, "is 'open_capped', which needs fleet.ceiling_per_s: what all copies can serve together"
+
+
 def _plan_references(document: Mapping[str, Any]) -> Iterator[tuple[Location, object]]:
     yield ("default_plan",), document.get("default_plan")
     callers = document.get("callers")
     if isinstance(callers, Mapping):
-        for caller, name in callers.items():
-            yield ("callers", caller), name
+        for caller, rule in callers.items():
+            if isinstance(rule, Mapping):
+                yield ("callers", caller, "plan"), rule.get("plan")
+            else:
+                yield ("callers", caller), rule
     anonymous = document.get("anonymous")
     if isinstance(anonymous, Mapping):
         yield ("anonymous", "plan"), anonymous.get("plan")

@@ -61,19 +61,23 @@ if now < clock then
 end
 local elapsed = now - clock
 
--- The highest total that this ask states for a grant, if it names it, and whether it is the last.
+-- The total that this ask states for a grant, if it names it, and whether it is the last: that one counts as it is
+-- (refunds may have lowered it), before it the highest.
 local function stated(id, spent)
-  local named, final, at = false, false, settled_at
+  local named, final, last, at = false, false, 0, settled_at
   for _ = 1, n_settled do
     local settled_id, settled_spent, settled_final
     settled_id, settled_spent, settled_final, at = unpack('<dI4B', words, at)
     if settled_id == id then
       named = true
       spent = max(spent, settled_spent)
-      final = final or settled_final == 1
+      if settled_final == 1 then
+        final = true
+        last = max(last, settled_spent)
+      end
     end
   end
-  return spent, named, final
+  return final and last or spent, named, final
 end
 
 -- Settle. A newer ask that does not name an open grant proves that the grant's answer never arrived.

@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from enforcer.core.account import Account
+from enforcer.core.resolution import Due
 from enforcer.types import Answer, Ask, Grant, Plan, SettleCause, Terms
 
 S = 1_000_000_000
@@ -32,7 +33,7 @@ class _Books:
     """An account, and what is true of it."""
 
     def __init__(self) -> None:
-        self.account = Account("acme", TERMS, now_ns=S)
+        self.account = Account(Due("acme", TERMS, None, "", -1.0, "default_plan"), now_ns=S)
         self.now_ns = S
         self.under_way: deque[tuple[Ask, int]] = deque()
         self.granted: dict[int, int] = {}

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from enforcer.clock import ManualClock
 from enforcer.identity import new_identity
+from enforcer.limiting.asker import Asker
 from enforcer.limiting.limiter import Limiter
 from enforcer.owners.memory import MemoryOwner
+from enforcer.owners.port import Owner
 from enforcer.policies.model import Policy
 from enforcer.settings import LimiterSettings
 from enforcer.testing import RecordingSink
@@ -66,6 +68,18 @@ class Fleet:
         identity = new_identity(f"copy-{number}", unix_ms=1_700_000_000_000, pid=number)
         limiter = Limiter(self.policy, _Shared(self.owner), sink, identity, settings=chosen, clock=self.clock)
         return Copy(limiter, sink)
+
+
+def asker_of(limiter: Limiter) -> Asker:
+    """The one asker of a limiter with one owner."""
+    (asker,) = limiter._askers._askers.values()
+    return asker
+
+
+def owner_of(limiter: Limiter) -> Owner:
+    """The one owner of a limiter, as it has it."""
+    (owner,) = limiter._owners.nodes.values()
+    return owner
 
 
 class _Shared(MemoryOwner):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enforcer.core.account import Account
+from enforcer.core.resolution import Due
 from enforcer.types import MAX_RETRY_MS, Answer, Ask, Grant, Plan, SettleCause, Settlement, Terms
 
 S = 1_000_000_000
@@ -14,7 +15,7 @@ class Book:
     """An account with an owner that answers what the test says."""
 
     def __init__(self) -> None:
-        self.account = Account("acme", Terms("rate", PLAN, 1), now_ns=NOW)
+        self.account = Account(Due("acme", Terms("rate", PLAN, 1), None, "", -1.0, "default_plan"), now_ns=NOW)
         self.asked = 0
 
     def ask(self, *, now_ns: int = NOW, waiting: tuple[int, ...] = (), ahead: bool = True) -> Ask:
@@ -113,7 +114,7 @@ def test_an_open_grant_is_named_in_every_ask() -> None:
     book = Book()
     book.grant(8)
     book.account.spend(3, NOW)
-    assert (Settlement(1, 3, False, SettleCause.ASK),) == book.ask().settlements
+    assert (Settlement(1, 3, False, SettleCause.ASK, 8, 5_001_000),) == book.ask().settlements
 
 
 def test_the_next_grant_is_spent_after_the_current_one() -> None:

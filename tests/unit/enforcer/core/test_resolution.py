@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from enforcer.core.resolution import RouteMatcher, resolve
+from enforcer.core.resolution import resolve
+from enforcer.core.routes import RouteMatcher
 from enforcer.policies.model import FailMode, Policy
 
 POLICY = Policy.model_validate(
@@ -29,7 +30,7 @@ POLICY = Policy.model_validate(
 )
 def test_plan_is_the_callers_own_or_the_default(caller: str, plan: str) -> None:
     """A caller on the wrong plan is refused, or served, what it did not buy."""
-    assert plan == resolve(POLICY, caller=caller, scope="default", limit="rate").plan.name
+    assert plan == resolve(POLICY, caller=caller, scope="default").plan.name
 
 
 @pytest.mark.parametrize(
@@ -42,8 +43,8 @@ def test_plan_is_the_callers_own_or_the_default(caller: str, plan: str) -> None:
 )
 def test_cost_and_fail_mode_are_the_scopes_own_or_the_policys(scope: str, cost: int, mode: FailMode) -> None:
     """The most specific rule sets the value."""
-    found = resolve(POLICY, caller="acme", scope=scope, limit="rate")
-    assert (cost, mode, 3, "rate") == (found.cost, found.fail_mode, found.policy_version, found.limit)
+    found = resolve(POLICY, caller="acme", scope=scope)
+    assert (cost, mode, 3, "rate") == (found.cost, found.fail_mode, found.policy_version, found.dues[0].terms.limit)
 
 
 @pytest.mark.parametrize(

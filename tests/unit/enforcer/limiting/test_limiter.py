@@ -8,7 +8,7 @@ import pytest
 
 from enforcer.errors import EnforcerError, InvalidField
 from enforcer.identity import CopyIdentity, parse_request_id
-from enforcer.limiting.lane import Waiter
+from enforcer.limiting.waiter import Waiter
 from enforcer.types import Reason, SettleCause, Source
 from tests.unit.enforcer.harness import Fleet, make_policy
 
@@ -142,7 +142,7 @@ def test_a_caller_of_another_form_is_refused_by_name(caller: object) -> None:
     assert [] == fleet.sink.verdicts
 
 
-@pytest.mark.parametrize("cost", [0, -1, math.nan, math.inf, 1.0, True, False, "1", 1_000_000_001, [1]])
+@pytest.mark.parametrize("cost", [-1, math.nan, math.inf, 1.0, True, False, "1", 1_000_000_001, [1]])
 def test_a_cost_of_another_form_is_refused_by_name(cost: object) -> None:
     """A cost of -1 would mint tokens, one of NaN would poison the bucket; also on a lane that is already open."""
     fleet = Fleet()
@@ -178,7 +178,7 @@ def test_idle_callers_are_forgotten_and_come_back() -> None:
     assert fleet.limiter.check("caller-1").allowed
     # A thread that still held the lane of before must end up on the new account.
     fleet.advance(2)
-    late = fleet.limiter._decide(lane, 1, fleet.clock.monotonic_ns(), None)
+    late = fleet.limiter._slow(lane, 1, fleet.clock.monotonic_ns(), None)
     assert isinstance(late, Waiter)
     fleet.limiter.tend()
     assert late.verdict is not None

@@ -15,7 +15,7 @@ from enforcer.settings import LimiterSettings
 from enforcer.testing import RecordingSink
 from enforcer.types import Answer, Ask, AskFault, Source, Verdict
 from tests.processes import wait_until
-from tests.unit.enforcer.harness import Fleet, make_policy
+from tests.unit.enforcer.harness import Fleet, asker_of, make_policy, owner_of
 from tests.unit.enforcer.limiting.test_limiter_threads import GatedOwner
 
 CALLERS = 8
@@ -56,7 +56,7 @@ def _waiting(limiter: Limiter, owner: GatedOwner, pool: ThreadPoolExecutor) -> l
     first = pool.submit(limiter.check, "first")
     assert owner.arrived.acquire(timeout=20)
     rest = [pool.submit(limiter.check, f"caller-{number % 4}") for number in range(CALLERS)]
-    wait_until(lambda: len(limiter._asker._lines) >= CALLERS + 1, 20, what="all requests in line", poll_s=0.001)
+    wait_until(lambda: len(asker_of(limiter)._lines) >= CALLERS + 1, 20, what="all requests in line", poll_s=0.001)
     return [first, *rest]
 
 
@@ -121,7 +121,7 @@ def test_an_owner_that_never_answers_does_not_hold_up_the_record() -> None:
         limiter.close()
         returned = [future.result(1) for future in futures]
         owner.gate.set()
-    assert limiter._asker.stop(20)
+    assert asker_of(limiter)._has_ended(20)
     assert {Source.DEGRADED} == {verdict.source for verdict in returned}
     _assert_whole(sink, returned)
 
@@ -139,7 +139,7 @@ def test_an_error_of_the_owner_does_not_lose_the_record(
         closed.append(at)
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(fleet.limiter._owner, at, fail)
+    monkeypatch.setattr(owner_of(fleet.limiter), at, fail)
     fleet.limiter.close()
     assert [at] == closed
     assert fleet.sink.closed_within_s is not None

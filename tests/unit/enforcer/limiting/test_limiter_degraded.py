@@ -6,7 +6,7 @@ import pytest
 
 from enforcer.errors import OwnerUnavailable
 from enforcer.types import Answer, Reason, Source
-from tests.unit.enforcer.harness import Fleet, make_policy
+from tests.unit.enforcer.harness import Fleet, make_policy, owner_of
 
 
 def _is_degraded(fleet: Fleet) -> bool:
@@ -137,7 +137,7 @@ def test_an_owner_that_misbehaves_is_treated_as_away(answers: str, monkeypatch: 
         return []
 
     monkeypatch.setattr(fleet.owner, "ask", misbehave)
-    monkeypatch.setattr(fleet.limiter._owner, "ask", misbehave)
+    monkeypatch.setattr(owner_of(fleet.limiter), "ask", misbehave)
     assert Source.DEGRADED is fleet.limiter.check("acme").source
 
 
@@ -150,7 +150,7 @@ def test_an_owner_that_passes_its_probe_and_refuses_asks_is_asked_ever_less(monk
         asked_at.append(fleet.clock.monotonic_ns())
         raise OwnerUnavailable("tested")
 
-    monkeypatch.setattr(fleet.limiter._owner, "ask", refuse)
+    monkeypatch.setattr(owner_of(fleet.limiter), "ask", refuse)
     for _ in range(100):
         assert Source.DEGRADED is fleet.limiter.check("acme").source
         fleet.advance(0.1)
@@ -166,13 +166,13 @@ def test_a_step_probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet.owner.away = "tested"
     fleet.limiter.check("acme")
     probes: list[int] = []
-    passes = fleet.limiter._owner.probe
+    passes = owner_of(fleet.limiter).probe
 
     def probe() -> None:
         probes.append(1)
         passes()
 
-    monkeypatch.setattr(fleet.limiter._owner, "probe", probe)
+    monkeypatch.setattr(owner_of(fleet.limiter), "probe", probe)
     for _ in range(40):
         before = len(probes)
         fleet.limiter.tend()

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from enforcer.errors import OwnerUnavailable
-from enforcer.limiting.lane import Waiter
+from enforcer.limiting.waiter import Waiter
 from enforcer.types import Answer, Ask, AskFault, Reason, Source
-from tests.unit.enforcer.harness import Fleet, make_policy
+from tests.unit.enforcer.harness import Fleet, asker_of, make_policy, owner_of
 
 BAD = ("bad", "rate")
 
@@ -38,13 +38,13 @@ def test_a_bad_bucket_is_asked_for_ever_less_and_found_again(
     """It may stay bad for days, and be mended at any time."""
     fleet = Fleet(make_policy(rate_per_s=1, burst=20))
     asked: list[int] = []
-    ask = fleet.limiter._owner.ask
+    ask = owner_of(fleet.limiter).ask
 
     def count(asks: Sequence[Ask]) -> Sequence[Answer | AskFault]:
         asked.extend(1 for one in asks if one.caller == "bad")
         return ask(asks)
 
-    monkeypatch.setattr(fleet.limiter._owner, "ask", count)
+    monkeypatch.setattr(owner_of(fleet.limiter), "ask", count)
     fleet.owner.spoiled[BAD] = "tested"
     for _ in range(1_200):
         fleet.limiter.check("bad")
@@ -98,8 +98,8 @@ def test_faults_of_every_bucket_are_an_outage_if_the_probe_fails_too(monkeypatch
     def refuse() -> None:
         raise OwnerUnavailable("tested")
 
-    monkeypatch.setattr(fleet.limiter._owner, "ask", fault)
-    monkeypatch.setattr(fleet.limiter._owner, "probe", refuse)
+    monkeypatch.setattr(owner_of(fleet.limiter), "ask", fault)
+    monkeypatch.setattr(owner_of(fleet.limiter), "probe", refuse)
     assert Source.DEGRADED is fleet.limiter.check("acme").source
     assert fleet.limiter.degraded
 
@@ -129,14 +129,14 @@ def test_a_request_that_lines_up_while_the_owner_is_found_is_asked_for(monkeypat
     fleet.limiter.check("other")
     assert fleet.limiter.degraded
     fleet.owner.away = None
-    asker, lane = fleet.limiter._asker, fleet.limiter._lanes["bad", "default"]
+    asker, lane = asker_of(fleet.limiter), fleet.limiter._lanes["bad", "default"]
     waiter, found = Waiter(lane, 1, None), asker._found
 
     def find_and_line_up() -> None:
         found()
         fleet.clock.advance(1.0)
-        with asker.lock:
-            asker.line_up(waiter)
+        with fleet.limiter._lock:
+            asker.line_up(waiter, lane.account)
 
     monkeypatch.setattr(asker, "_found", find_and_line_up)
     # A probe is due, and the bad bucket is not: it is in the same instant that it becomes so.

@@ -19,7 +19,7 @@ def test_a_remembered_refusal_is_decided_on_the_fast_path(asynchronous: bool, mo
     assert not fleet.limiter.check("acme").allowed
     account = limiter._lanes["acme", "default"].account
     offered = account.offered
-    monkeypatch.setattr(limiter, "_decide", None)
+    monkeypatch.setattr(limiter, "_slow", None)
     for milliseconds in (1_000, 1_000, 999):
         if milliseconds == 999:
             fleet.clock.advance(0.0015)

@@ -13,13 +13,13 @@ import pytest
 from enforcer.clock import SystemClock
 from enforcer.errors import OwnerUnavailable
 from enforcer.identity import new_identity
-from enforcer.limiting.lane import Waiter
 from enforcer.limiting.limiter import Limiter
+from enforcer.limiting.waiter import Waiter
 from enforcer.settings import LimiterSettings
 from enforcer.testing import RecordingSink
 from enforcer.types import Answer, Ask, Grant, Source
 from tests.processes import wait_until
-from tests.unit.enforcer.harness import make_policy
+from tests.unit.enforcer.harness import asker_of, make_policy
 
 
 class GatedOwner:
@@ -128,7 +128,7 @@ def test_asks_of_many_requests_are_one_ask_and_many_callers_one_round_trip() -> 
         first = pool.submit(limiter.check, "first")
         assert owner.arrived.acquire(timeout=20)
         rest = [pool.submit(limiter.check, f"caller-{number % 4}") for number in range(40)]
-        wait_until(lambda: len(limiter._asker._lines) >= 41, 20, what="all requests in line", poll_s=0.001)
+        wait_until(lambda: len(asker_of(limiter)._lines) >= 41, 20, what="all requests in line", poll_s=0.001)
         owner.gate.set()
         assert all(future.result(20).allowed for future in [first, *rest])
     assert 2 == len(owner.trips)
@@ -177,7 +177,7 @@ def test_cancelled_waiters_spend_nothing_and_leave_no_decision() -> None:
 
     asyncio.run(run())
     limiter.close()
-    assert 0 == len(limiter._asker._lines)
+    assert 0 == len(asker_of(limiter)._lines)
     assert 5 == sum(verdict.basis.caller == "acme" for verdict in sink.verdicts)
     spent = sink.spent_by_grant()
     assert spent == {key: total.spent for key, total in sink.final_totals().items() if total.spent}
@@ -202,10 +202,10 @@ def test_a_loop_that_is_gone_does_not_stop_the_others() -> None:
     limiter, sink = _limiter(owner)
     loop = asyncio.new_event_loop()
     lane = limiter._new_lane("gone", "default")
-    with limiter._asker.lock:
+    with limiter._lock:
         waiter = Waiter(lane, 1, loop)
         loop.close()
-        limiter._asker.line_up(waiter)
+        asker_of(limiter).line_up(waiter, lane.account)
     assert limiter.check("acme").allowed
     limiter.close()
     assert {"gone", "acme"} == {verdict.basis.caller for verdict in sink.verdicts}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enforcer.core.account import Account
+from enforcer.core.resolution import Due
 from enforcer.limiting.tending import Tending
 from enforcer.settings import LimiterSettings
 from enforcer.types import Answer, Grant, Plan, Terms
@@ -12,7 +13,7 @@ TERMS = Terms("rate", Plan("standard", 100.0, 200), 1)
 
 
 def _holding(caller: str, *, now_ns: int) -> Account:
-    account = Account(caller, TERMS, now_ns=now_ns)
+    account = Account(Due(caller, TERMS, None, "", -1.0, "default_plan"), now_ns=now_ns)
     ask = account.ask(ask_no=1, member="a/1", now_ns=now_ns, jitter=0.5, waiting=[1], ahead=True)
     grant = Grant(7, 10, 1, 0, 60_000_000)
     account.answered(ask, Answer(grant, 1, 0.0, 0, 0, ()), sent_ns=now_ns, now_ns=now_ns, ahead_on=False)
@@ -73,7 +74,9 @@ def test_only_accounts_without_any_claim_are_forgotten() -> None:
     forgotten: list[str] = []
     tending.forget = lambda account: forgotten.append(account.caller)
     holding = _holding("holding", now_ns=S)
-    quiet, recent, waited_for = (Account(name, TERMS, now_ns=S) for name in ("quiet", "recent", "waited"))
+    quiet, recent, waited_for = (
+        Account(Due(name, TERMS, None, "", -1.0, "default_plan"), now_ns=S) for name in ("quiet", "recent", "waited")
+    )
     for account in (holding, quiet, recent, waited_for):
         tending.watch_age(account, S)
     recent.touched_ns = 9 * S

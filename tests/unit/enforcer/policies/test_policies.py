@@ -38,7 +38,7 @@ plans:
 default_plan: gold
 callers:
   acme: standard
-  beta: {plan: standard}
+  beta: {plan: 7}
 colour: red
 """
 
@@ -54,7 +54,7 @@ def test_a_valid_policy_is_read_whole() -> None:
     policy = parse_policy(GOOD.encode())
     assert 7 == policy.version
     assert (20_000.0, 40_000) == (policy.plans["large"].rate_per_s, policy.plans["large"].burst)
-    assert {"acme": "large", "007": "standard"} == policy.callers
+    assert {"acme": "large", "007": "standard"} == {name: rule.plan for name, rule in policy.callers.items()}
     assert (10, FailMode.CLOSED) == (policy.scopes["POST /search"].cost, policy.scopes["POST /search"].fail_mode)
     assert (1, None) == (policy.scopes["GET /items/{id}"].cost, policy.scopes["GET /items/{id}"].fail_mode)
     assert ("nobody", 48, 0.5, 40) == (
@@ -70,14 +70,14 @@ def test_five_faults_are_five_faults_with_their_lines() -> None:
         "plans.standard.rate_per_s",
         "plans.standard (again)",
         "default_plan",
-        "callers.beta",
+        "callers.beta.plan",
         "colour",
     ] == [path for _, path, _ in faults]
     assert "is -1" in faults[0][2]
     assert "first in line 3" in faults[1][2]
     assert "'gold'" in faults[2][2]
     assert "allowed: standard" in faults[2][2]
-    assert "allowed: anonymous, callers, default_plan, fail, fleet, plans, scopes, timeouts, version" in faults[4][2]
+    assert "allowed: anonymous, callers, default_plan, fail, fleet, limits, plans, scopes, tenants, " in faults[4][2]
 
 
 @pytest.mark.parametrize(
@@ -88,13 +88,13 @@ def test_five_faults_are_five_faults_with_their_lines() -> None:
         ("burst: 200", "burst: 0", 3, "greater than or equal to 1"),
         ("burst: 200", "burst: '200'", 3, "integer"),
         ("burst: 200", "burst: yes", 3, "integer"),
-        ("burst: 200", "burst: 200, bust: 1", 3, "allowed: burst, rate_per_s"),
+        ("burst: 200", "burst: 200, bust: 1", 3, "allowed: burst, limits, rate_per_s, soft_share"),
         ("burst: 200", "", 3, "is missing"),
         ("version: 7", "version: 0", 1, "greater than or equal to 1"),
         ("version: 7", "version: 7.0", 1, "integer"),
         ("acme: large", "acme: larg", 7, "there is no plan 'larg'; allowed: large, standard"),
-        ("cost: 10", "cost: -10", 11, "greater than or equal to 1"),
-        ("fail_mode: closed", "fail_mode: open", 11, "'by_plan', 'closed' or 'emergency'"),
+        ("cost: 10", "cost: -10", 11, "greater than or equal to 0"),
+        ("fail_mode: closed", "fail_mode: open", 11, "'by_plan', 'closed', 'emergency' or 'open_capped'"),
         ("/items/{id}", "/items/{id", 10, "not allowed"),
         ("/items/{id}", "/items/{id:path}/x", 10, "must be the last"),
         ('"GET /items/{id}"', "GET items/{id}", 10, "'GET /items/{id}'"),

@@ -1,0 +1,166 @@
+"""One asker for each owner: one that is slow or away degrades only those whose buckets it holds.
+
+It decides nothing. Everything but starting, stepping and closing is called with the lock held.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from enforcer.clock import Clock
+from enforcer.core.account import Account
+from enforcer.core.resolution import SHADOW
+from enforcer.limiting.asker import Asker
+from enforcer.limiting.composing import Composing
+from enforcer.limiting.lane import Lane
+from enforcer.limiting.reporting import Reporting
+from enforcer.limiting.totals import Totals
+from enforcer.limiting.waiter import Waiter
+from enforcer.limiting.waiting import Desk
+from enforcer.owners.port import Owners
+from enforcer.settings import LimiterSettings
+from enforcer.sink import CostChanged, Sink, WouldRefuse
+
+
+class Askers:
+    """Implements `Owning`.
+
+    Attributes:
+        lock: guards every account off the fast path.
+        costs: requests whose cost changed after the fact: how many, tokens charged, tokens refunded.
+    """
+
+    def __init__(
+        self,
+        owners: Owners,
+        sink: Sink,
+        desk: Desk,
+        *,
+        member: str,
+        clock: Clock,
+        settings: LimiterSettings,
+        accounts: Callable[[], Collection[Account]],
+        forget: Callable[[Account], None],
+    ) -> None:
+        self.lock = threading.Lock()
+        self.costs = Totals()
+        self._would_refuse = Totals()
+        self._owners = owners
+        self._sink = sink
+        self._clock = clock
+        self._desk = desk
+        self._member = member
+        self._settings = settings
+        self._accounts = accounts
+        self._forget = forget
+        self._numbers: Iterator[int] = itertools.count(1)
+        self._askers = {name: self._asker(name) for name in owners.nodes}
+
+    @property
+    def alone(self) -> bool:
+        """Whether requests for some callers are decided without their owner."""
+        return any(asker.alone for asker in self._askers.values())
+
+    def start(self) -> None:
+        """Start a thread for each owner."""
+        for asker in self._askers.values():
+            asker.start()
+
+    def step(self) -> None:
+        """One round of each."""
+        for asker in list(self._askers.values()):
+            asker.step()
+
+    def open(self, account: Account, now_ns: int) -> None:
+        """Take charge of a new account."""
+        account.node = self._owners.place(account.caller, account.limit)
+        self._askers[account.node].tending.watch_age(account, now_ns)
+
+    def is_away(self, account: Account, now_ns: int) -> bool:
+        """See `Owning.is_away`."""
+        return self._askers[account.node].alone or now_ns < account.backoff.until_ns
+
+    def line_up(self, waiter: Waiter, accounts: Sequence[Account]) -> None:
+        """Have a request wait for the owners of these accounts."""
+        for account in accounts:
+            self._askers[account.node].line_up(waiter, account)
+
+    def ask_ahead(self, account: Account) -> None:
+        """See `Owning.ask_ahead`."""
+        asker = self._askers[account.node]
+        if account.upcoming is None and not (asker.alone or account.evicted or account.backoff.until_ns):
+            account.current.low = 0
+            asker.enqueue(account)
+
+    def adjust(self, account: Account, delta: int) -> None:
+        """Charge tokens after the fact, or give them back; what the grant in hand cannot settle is asked for."""
+        account.adjust(delta)
+        if account.owed > 0:
+            self._askers[account.node].settle_debt(account, self._clock.monotonic_ns())
+
+    def ask_in_shadow(self, lane: Lane, account: Account, cost: int) -> None:
+        """See `Owning.ask_in_shadow`."""
+        now_ns = self._clock.monotonic_ns()
+        if cost > account.plan.burst or now_ns < account.refused_until_ns(cost):
+            account.refuse(cost)
+            self._count_shadow(lane, account, cost)
+        elif account.covers(cost, now_ns):
+            account.spend(cost, now_ns)
+        elif not self.is_away(account, now_ns):
+            self.line_up(Waiter(lane, cost, None, in_shadow=account), (account,))
+
+    def shadow_answered(self, waiter: Waiter, now_ns: int) -> None:
+        """The owner has answered for a limit in shadow mode."""
+        account = waiter.in_shadow
+        if account is not None and account.spend(waiter.cost, now_ns) < 0:
+            account.refuse(waiter.cost)
+            self._count_shadow(waiter.lane, account, waiter.cost)
+
+    def tell(self, *, everything: bool = False) -> None:
+        """Tell the sink the running totals that changed, if it is time."""
+        now_ns, at_us = self._clock.monotonic_ns(), self._clock.unix_us()
+        for (caller, scope, _, _), (requests, charged, refunded) in self.costs.due(now_ns, everything=everything):
+            self._sink.event(CostChanged(caller, scope, requests, charged, refunded, at_us))
+        for key, (requests, cost) in self._would_refuse.due(now_ns, everything=everything):
+            self._sink.event(WouldRefuse(*key, requests, cost, at_us))
+
+    def close(self, accounts: Callable[[], Sequence[Account]], timeout_s: float, deadline_ns: int) -> None:
+        """Close each; they share the time. See `Asker.close`."""
+        for asker in self._askers.values():
+            asker.end()
+        for name, asker in self._askers.items():
+            asker.close(lambda name=name: _at(accounts(), name), timeout_s, deadline_ns)  # type: ignore[misc]  # bound now
+        with self.lock:
+            self.tell(everything=True)
+
+    def _count_shadow(self, lane: Lane, account: Account, cost: int) -> None:
+        terms = account.due.terms
+        self._would_refuse.count(
+            (lane.caller, lane.scope, terms.limit.removesuffix(SHADOW), terms.policy_version), 1, cost
+        )
+
+    def _asker(self, name: str) -> Asker:
+        reporting = Reporting(self._sink, self._clock, member=self._member)
+        composing = Composing(
+            self._clock, reporting, member=self._member, numbers=self._numbers, jitter=self._settings.jitter
+        )
+        asker = Asker(
+            self._owners.nodes[name],
+            self._desk,
+            reporting,
+            composing,
+            name=name,
+            lock=self.lock,
+            clock=self._clock,
+            settings=self._settings,
+        )
+        asker.all_here = lambda: _at(self._accounts(), name)
+        asker.tending.forget = self._forget
+        asker.tell = self.tell
+        return asker
+
+
+def _at(accounts: Collection[Account], node: str) -> list[Account]:
+    return [account for account in accounts if account.node == node]

@@ -1,0 +1,54 @@
+"""How one asker words its asks: their rising numbers, the calendar of a quota, and the owner's time as far as known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from enforcer.clock import Clock
+from enforcer.core.account import Account
+from enforcer.limiting.reporting import Reporting
+from enforcer.policies.calendar import turns
+from enforcer.types import Ask
+
+
+class Composing:
+    """Of one asker; called with the lock held."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        reporting: Reporting,
+        *,
+        member: str,
+        numbers: Iterator[int],
+        jitter: Callable[[], float],
+    ) -> None:
+        self._clock = clock
+        self._reporting = reporting
+        self._member = member
+        self._jitter = jitter
+        # Of all askers of a copy: a bucket that comes to another node must not take a new ask for an old one.
+        self._numbers = numbers
+        self._owner_ahead_us = 0
+
+    def ask(self, account: Account, waiting: Sequence[int], now_ns: int, *, ahead: bool) -> Ask:
+        """The next ask about this account; totals that became final by it are told to the sink."""
+        due = account.due
+        # The owner's calendar counts, not this copy's: a clock that is a day off must not find a quota of yesterday.
+        starts = turns(due.per, due.zone, self._clock.unix_us() + self._owner_ahead_us) if due.per is not None else ()
+        ask = account.ask(
+            ask_no=next(self._numbers),
+            member=self._member,
+            now_ns=now_ns,
+            jitter=self._jitter(),
+            waiting=waiting,
+            ahead=ahead,
+            turns=starts,
+        )
+        self._reporting.closed(account)
+        return ask
+
+    def heard(self, owner_now_us: int) -> None:
+        """Take in the owner's time; 0 where it was not told."""
+        if owner_now_us:
+            self._owner_ahead_us = owner_now_us - self._clock.unix_us()

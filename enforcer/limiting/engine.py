@@ -1,0 +1,238 @@
+"""What stands behind the fast path of a limiter: its parts, how a request waits, how a policy changes, how it ends.
+
+It never decides what `decisions` decides, and never asks an owner: the askers do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from enforcer.clock import Clock, SystemClock
+from enforcer.core.account import Account
+from enforcer.core.degrade import fail_rule
+from enforcer.errors import EnforcerError, InvalidField, PolicyError, PolicyFault
+from enforcer.identity import CopyIdentity
+from enforcer.limiting.askers import Askers
+from enforcer.limiting.decisions import Case, Decisions
+from enforcer.limiting.directory import Directory, validate_name
+from enforcer.limiting.lane import Lane
+from enforcer.limiting.settling import too_late
+from enforcer.limiting.waiter import Waiter
+from enforcer.limiting.waiting import Desk
+from enforcer.owners.one import OneOwner
+from enforcer.owners.port import Owner, Owners
+from enforcer.policies.limits import MAX_COST_TOKENS
+from enforcer.policies.model import Policy
+from enforcer.settings import LimiterSettings
+from enforcer.sink import Sink
+from enforcer.types import Source, Verdict
+
+log = logging.getLogger("enforcer")
+
+
+class Engine(Decisions):
+    """Everything of a `Limiter` but its fast path.
+
+    Attributes:
+        policy: the one in force.
+        identity: of this copy in this life.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        owner: Owner | Owners,
+        sink: Sink,
+        identity: CopyIdentity,
+        *,
+        settings: LimiterSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        settings = settings or LimiterSettings()
+        clock = clock or SystemClock()
+        super().__init__(sink.capture, clock, fail_rule(policy), fast=not settings.takes_lock)
+        self.policy = policy
+        self.identity = identity
+        self._owners = OneOwner(owner, name=settings.owner_name) if isinstance(owner, Owner) else owner
+        self._sink = sink
+        self._clock = clock
+        self._settings = settings
+        self._timeout_s = policy.timeouts.ask_ms / 1e3
+        self._closed = False
+        self._directory = Directory(policy, max_callers=settings.max_callers, opened=self._take_charge)
+        self._lanes = self._directory.lanes
+        self._askers = Askers(
+            self._owners,
+            sink,
+            Desk(self._settle, self._decide_alone, self._shadow_answered),
+            member=f"{identity.copy_id}/{identity.epoch}",
+            clock=clock,
+            settings=settings,
+            accounts=lambda: self._directory.accounts,
+            forget=self._directory.forget,
+        )
+        self._lock = self._askers.lock
+        if settings.threaded:
+            self._askers.start()
+
+    @property
+    def degraded(self) -> bool:
+        """Whether requests without a grant are decided by this copy alone, because the owner is away."""
+        return self._askers.alone
+
+    def close(self) -> None:
+        """Settle every grant, ship the record, release the owner. Safe to call twice; afterwards `check` raises.
+
+        Requests that wait are decided and recorded first; what is decided later than that is neither.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._lanes.clear()
+        timeout_s = self._settings.close_timeout_s
+        deadline_ns = self._now() + round(timeout_s * 1e9)
+        try:
+            self._askers.close(lambda: self._directory.accounts, timeout_s, deadline_ns)
+        finally:
+            self._capture = too_late
+            try:
+                self._close_owners()
+            finally:
+                self._sink.close(max(0.0, (deadline_ns - self._now()) / 1e9))
+
+    def _close_owners(self) -> None:
+        for close in (*(owner.close for owner in self._owners.nodes.values()), self._owners.close):
+            try:
+                close()
+            except Exception:  # a connection that will not end must not cost the record
+                log.exception("an owner's connection could not be closed", extra={"action": "owner_close_failed"})
+
+    def charge(self, verdict: Verdict, cost: int) -> None:
+        """Say what an admitted request really cost, once that is known: the rest is charged, or given back.
+
+        A charge beyond what this copy holds is a debt, paid before the caller's next tokens here are spent; a refund is
+        spent first. At most once for a verdict. A verdict that was decided without a grant is not changed.
+
+        Args:
+            verdict: of this limiter, allowed.
+            cost: tokens in all, from 0.
+
+        Raises:
+            InvalidField: the verdict is a refusal, or `cost` is not of that form.
+            EnforcerError: the limiter is closed.
+        """
+        if not verdict.allowed:
+            raise InvalidField("verdict", verdict.seq, "the verdict of an admitted request")
+        if cost.__class__ is not int or not 0 <= cost <= MAX_COST_TOKENS:
+            raise invalid_cost(cost)
+        basis, delta = verdict.basis, cost - verdict.cost
+        if delta == 0 or basis.grant_id == 0:
+            return
+        with self._lock:
+            lane = self._open_lane(basis.caller, basis.scope)
+            self._askers.costs.count((basis.caller, basis.scope, "", 0), 1, max(0, delta), max(0, -delta))
+            for account in lane.accounts:
+                self._askers.adjust(account, delta)
+
+    def refund(self, verdict: Verdict) -> None:
+        """Give back what an admitted request cost: it was not served. See `charge`."""
+        self.charge(verdict, 0)
+
+    def apply(self, policy: Policy) -> None:
+        """Go by another version of the policy from the next request on.
+
+        Grants that are held stay valid until they expire; the next ask is on the new terms.
+
+        Raises:
+            PolicyError: its version is not above the one in force, and it is not the same policy.
+        """
+        with self._lock:
+            if policy == self.policy:
+                return
+            if policy.version <= self.policy.version:
+                what = "with other content" if policy.version == self.policy.version else "which was in force before"
+                fault = f"is {policy.version}, {what}; allowed: above {self.policy.version}"
+                raise PolicyError("(policy)", [PolicyFault("version", None, fault)])
+            self.policy = policy
+            self._timeout_s = policy.timeouts.ask_ms / 1e3
+            self._fail_rule = fail_rule(policy)
+            self._directory.use(policy)
+
+    def _slow(self, lane: Lane, cost: int, now_ns: int, loop: asyncio.AbstractEventLoop | None) -> Verdict | Waiter:
+        """Decide off the fast path, or have the request wait."""
+        with self._lock:
+            if self._closed:
+                raise EnforcerError("this limiter is closed")
+            if any(account.evicted for account in lane.accounts):
+                lane = self._open_lane(lane.caller, lane.scope)
+            outcome = self.decide(self._askers, Case(lane, cost, now_ns, Source.LOCAL), final=False)
+            if isinstance(outcome, Verdict):
+                return outcome
+            waiter = Waiter(lane, cost, loop)
+            self._askers.line_up(waiter, outcome)
+            return waiter
+
+    def _outcome(self, waiter: Waiter) -> Verdict:
+        """The askers' decision; if there is none by now, this copy's own."""
+        with self._lock:
+            if waiter.verdict is not None:
+                return waiter.verdict
+            waiter.gone = True
+            return self._decide_alone(waiter)
+
+    def _decide_alone(self, waiter: Waiter) -> Verdict:
+        """Decide about a request for which an owner's answer did not come. With the lock held."""
+        case = Case(waiter.lane, waiter.cost, self._now(), Source.LOCAL)
+        outcome = self.decide(self._askers, case, final=True)
+        if not isinstance(outcome, Verdict):
+            raise EnforcerError(f"a final decision named {len(outcome)} owners to ask")
+        return outcome
+
+    def _settle(self, waiter: Waiter, asked: Account, now_ns: int) -> Verdict | None:
+        """Decide by the answer for one account; None if the request waits for others, or again. With the lock held."""
+        case = Case(waiter.lane, waiter.cost, now_ns, Source.SHARED)
+        outcome = self.decide(self._askers, case, final=False)
+        if isinstance(outcome, Verdict):
+            return outcome
+        if waiter.lane.is_plain:
+            return self.refuse(case, 0)
+        # Another request took tokens that were given for this one: it asks again, in its turn.
+        waiter.counted.discard(asked)
+        self._askers.line_up(waiter, outcome)
+        return None
+
+    def _shadow_answered(self, waiter: Waiter, now_ns: int) -> None:
+        self._askers.shadow_answered(waiter, now_ns)
+
+    def _take_charge(self, account: Account, now_ns: int) -> None:
+        self._askers.open(account, now_ns)
+
+    def _ask_ahead(self, lane: Lane) -> None:
+        with self._lock:
+            self._askers.ask_ahead(lane.account)
+
+    def _new_lane(self, caller: str, scope: str) -> Lane:
+        validate_name("caller", caller)
+        validate_name("scope", scope)
+        with self._lock:
+            return self._open_lane(caller, scope)
+
+    def _open_lane(self, caller: str, scope: str) -> Lane:
+        if self._closed:
+            raise EnforcerError("this limiter is closed")
+        return self._directory.open(caller, scope, self._now())
+
+    async def _wait(self, waiter: Waiter) -> None:
+        try:
+            await waiter.wait_async(self._timeout_s)
+        except asyncio.CancelledError:
+            with self._lock:
+                waiter.gone = True
+            raise
+
+
+def invalid_cost(cost: object) -> InvalidField:
+    """What to raise for a cost that is none."""
+    return InvalidField("cost", cost, f"a whole number from 0 to {MAX_COST_TOKENS:,}")

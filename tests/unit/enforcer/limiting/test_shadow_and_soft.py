@@ -1,0 +1,62 @@
+"""Limits that only say what they would do, and warnings before a limit is reached."""
+
+from __future__ import annotations
+
+from enforcer.sink import SoftLimitReached, WouldRefuse
+from tests.unit.enforcer.harness import Fleet, make_policy
+
+SHADOW = {"new": {"by": "caller", "rate_per_s": 0.001, "burst": 5, "mode": "shadow"}}
+
+
+def test_a_shadow_limit_refuses_nothing_and_says_what_it_would_refuse() -> None:
+    """E21: a policy is tried on real traffic before anyone is refused by it."""
+    fleet = Fleet(make_policy(limits=SHADOW))
+    for _ in range(20):
+        assert fleet.limiter.check("acme", cost=1).allowed
+        fleet.limiter.tend()
+    fleet.advance(2)
+    told = [fact for fact in fleet.sink.events if isinstance(fact, WouldRefuse)]
+    assert ("acme", "default", "new", 1, 15, 15) == (
+        told[-1].caller,
+        told[-1].scope,
+        told[-1].limit,
+        told[-1].policy_version,
+        told[-1].requests,
+        told[-1].cost,
+    )
+
+
+def test_a_shadow_limit_moves_no_counter_of_an_enforced_one() -> None:
+    """E21: headers, record and buckets are those of the enforced limits alone."""
+    fleet = Fleet(make_policy(rate_per_s=0.001, burst=10, limits=SHADOW))
+    verdicts = [fleet.limiter.check("acme") for _ in range(20)]
+    assert 10 == sum(verdict.allowed for verdict in verdicts)
+    assert {((), "rate")} == {(verdict.basis.also, verdict.basis.limit) for verdict in verdicts}
+    assert fleet.owner.bucket("acme", "new") is None
+
+
+def test_a_shadow_limit_never_makes_a_request_wait() -> None:
+    """Trying a limit must cost nobody a round trip: it is asked for behind the request's back."""
+    fleet = Fleet(make_policy(limits=SHADOW))
+    fleet.limiter.check("acme")
+    fleet.owner.spoiled["acme", "new~shadow"] = "tested"
+    assert all(fleet.limiter.check("acme").allowed for _ in range(10))
+
+
+def test_a_limit_that_is_nearly_used_up_warns_on_the_verdict_and_once_as_an_event() -> None:
+    """At 80 % there is still time to do something; a warning a request would be noise."""
+    fleet = Fleet(make_policy(rate_per_s=0.001, burst=100))
+    soft = [fleet.limiter.check("acme").soft for _ in range(100)]
+    assert not any(soft[:60])
+    assert all(soft[90:])
+    told = [fact for fact in fleet.sink.events if isinstance(fact, SoftLimitReached)]
+    assert [("acme", "rate", 1)] == [(fact.subject, fact.limit, fact.policy_version) for fact in told]
+    assert 0.8 <= told[0].used_share <= 1
+
+
+def test_a_soft_share_of_zero_never_warns() -> None:
+    """Whoever sells bursts to be spent does not want to be told that they are."""
+    policy = make_policy(plans={"standard": {"rate_per_s": 0.001, "burst": 50, "soft_share": 0}})
+    fleet = Fleet(policy)
+    assert not any(fleet.limiter.check("acme").soft for _ in range(60))
+    assert [] == fleet.sink.events
