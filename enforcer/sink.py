@@ -88,7 +88,7 @@ class PolicyChanged(msgspec.Struct, frozen=True):
     `version` is the one now in force. `faults` is empty if the document was taken.
     """
 
-    version: int
+    policy_version: int
     digest: str
     source: str
     faults: tuple[str, ...]

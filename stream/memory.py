@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from enforcer.clock import Clock, SystemClock
 from enforcer.identity import CopyIdentity
-from enforcer.sink import DegradeChanged, GrantIssued, GrantSettled
+from enforcer.sink import DegradeChanged, Event, GrantIssued, GrantSettled
 from enforcer.types import Verdict
 from stream.config import StreamConfig
 from stream.outbox import Letter
@@ -48,6 +48,10 @@ class MemorySink:
     def degrade_changed(self, fact: DegradeChanged) -> None:
         """Take one change of state."""
         self._shipper.changes.append(fact)
+
+    def event(self, fact: Event) -> None:
+        """Take one of the rarer facts."""
+        self._shipper.take_event(fact)
 
     def tick(self, *, everything: bool = False) -> None:
         """One round of what the thread of a `KafkaSink` does."""

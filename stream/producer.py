@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from enforcer.clock import Clock, SystemClock
 from enforcer.identity import CopyIdentity
-from enforcer.sink import DegradeChanged, GrantIssued, GrantSettled
+from enforcer.sink import DegradeChanged, Event, GrantIssued, GrantSettled
 from enforcer.types import Verdict
 from stream.buffer import Loss
 from stream.client import ProducerLike, confluent_producer
@@ -128,6 +128,10 @@ class KafkaSink:
     def degrade_changed(self, fact: DegradeChanged) -> None:
         """Take one change of state."""
         self._shipper.changes.append(fact)
+
+    def event(self, fact: Event) -> None:
+        """Take one of the rarer facts."""
+        self._shipper.take_event(fact)
 
     def close(self, timeout_s: float) -> None:
         """Ship what was taken; give up after `timeout_s` and count what is left as lost. Safe to call twice.

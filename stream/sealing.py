@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from enforcer.identity import CopyIdentity
-from enforcer.sink import GrantIssued, GrantSettled
+from enforcer.sink import CostChanged, GrantIssued, GrantSettled
 from stream.buffer import UNENCODABLE, Loss, Run
 from stream.contract.codec import NO_HASH, BlockEncoder, hash_block
 from stream.contract.control import AnyControlEvent, encode_control
@@ -24,7 +24,7 @@ from stream.outbox import Letter
 #: Facts that one message carries at most.
 _FACTS_PER_MESSAGE: Final = 2_000
 
-Fact = GrantIssued | GrantSettled
+Fact = GrantIssued | GrantSettled | CostChanged
 
 
 class Sealer:
@@ -122,8 +122,9 @@ class Sealer:
     def _encode_facts(self, facts: Sequence[Fact]) -> bytes | Exception | str:
         grants = [fact for fact in facts if isinstance(fact, GrantIssued)]
         settlements = [fact for fact in facts if isinstance(fact, GrantSettled)]
+        costs = [fact for fact in facts if isinstance(fact, CostChanged)]
         try:
-            data = encode_facts(self._identity, grants, settlements)
+            data = encode_facts(self._identity, grants, settlements, costs)
         except Exception as error:  # noqa: BLE001  # whatever is wrong with one fact, the others must not be lost
             return error
         return data if len(data) <= self._max_bytes else self._too_long(data)

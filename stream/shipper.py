@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from enforcer.identity import CopyIdentity
-from enforcer.sink import DegradeChanged
+from enforcer.sink import CostChanged, Event
 from enforcer.types import Verdict
 from stream.buffer import (
     DROPPED,
@@ -27,6 +27,7 @@ from stream.buffer import (
 )
 from stream.config import StreamConfig
 from stream.contract import control
+from stream.contract.mapping import Change, control_event
 from stream.fault_log import FaultLog
 from stream.outbox import Letter, Outbox
 from stream.sealing import Fact, Sealer
@@ -35,7 +36,7 @@ log = logging.getLogger("tallygate.stream")
 
 #: Grants and settlements that wait for the broker at most.
 MAX_FACTS: Final = 200_000
-#: Changes of degraded state that wait at most; the newest are dropped beyond it, their decisions say the same.
+#: Changes that wait at most; the newest are dropped beyond it.
 _MAX_CHANGES: Final = 10_000
 
 
@@ -45,14 +46,14 @@ class Shipper:
     Attributes:
         captured: verdicts; the request path appends.
         facts: grants and settlements; the asker appends.
-        changes: changes of degraded state; the asker appends.
+        changes: what the copy tells of itself; the asker appends.
         outbox: what is sealed and not delivered.
     """
 
     def __init__(self, config: StreamConfig, identity: CopyIdentity, *, now_s: float, unix_us: int) -> None:
         self.captured: list[Verdict] = []
         self.facts: list[Fact] = []
-        self.changes: list[DegradeChanged] = []
+        self.changes: list[Change] = []
         self.outbox = Outbox()
         self.delivered = 0
         """Decisions that the broker has acknowledged."""
@@ -207,24 +208,22 @@ class Shipper:
         for letter in letters:
             self.outbox.put(letter)
 
+    def take_event(self, fact: Event) -> None:
+        """Take one of the rarer facts of the enforcer, from any thread."""
+        if isinstance(fact, CostChanged):
+            self.facts.append(fact)
+        else:
+            self.changes.append(fact)
+
     def _move_changes(self) -> None:
         count = len(self.changes)
         changes = self.changes[:count]
         del self.changes[:count]
         if changes and (self.outbox.bytes >= self._config.max_held_bytes or len(self.outbox) > _MAX_CHANGES):
-            log.warning("dropped %d changes of degraded state: the memory for the record is full", len(changes))
+            log.warning("dropped %d control events: the memory for the record is full", len(changes))
             return
         for change in changes:
-            self._say(
-                control.DegradeChanged(
-                    copy_id=self._identity.copy_id,
-                    epoch=self._identity.epoch,
-                    at_us=change.at_us,
-                    owner=_writable(change.owner),
-                    entered=change.entered,
-                    cause=_writable(change.cause),
-                )
-            )
+            self._say(control_event(change, self._identity))
 
     def _tell_losses(self, unix_us: int, *, everything: bool) -> None:
         copy_id, epoch = self._identity.copy_id, self._identity.epoch
@@ -247,8 +246,3 @@ class Shipper:
 
     def _say(self, event: control.AnyControlEvent) -> int:
         return self.outbox.put(self._sealer.control(event))
-
-
-def _writable(text: str) -> str:
-    """The text with escapes for what UTF-8 cannot write: a cause may quote anything."""
-    return text.encode("utf-8", "backslashreplace").decode()

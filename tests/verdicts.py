@@ -11,6 +11,7 @@ from enforcer.sink import GrantIssued, GrantSettled
 from enforcer.types import (
     NEVER_NS,
     Basis,
+    Charge,
     Grant,
     Plan,
     Reason,
@@ -104,6 +105,10 @@ def rows(block: DecisionBlock) -> list[tuple[object, ...]]:
                 int(block.cost[place]),
                 int(block.remaining[place]),
                 int(block.retry_after_ms[place]),
+                *_more(
+                    bases.plans[bases.plan[at]].per,
+                    tuple((one.subject, one.limit, one.grant_id) for one in bases.also if one.basis == at),
+                ),
             )
         )
     return found
@@ -126,18 +131,29 @@ def expected_rows(taken: Sequence[Verdict], *, clock_offset_ns: int) -> list[tup
             v.cost,
             v.remaining,
             v.retry_after_ms,
+            *_more(v.basis.standing.terms.per, tuple((c.subject, c.limit, c.grant_id) for c in v.basis.also)),
         )
         for v in taken
     ]
 
 
+def _more(per: str, also: tuple[tuple[str, str, int], ...]) -> tuple[object, ...]:
+    """What only version 2 of a block has room for; nothing where it says nothing."""
+    return (per, also) if per or also else ()
+
+
 _NAMES = st.text(st.characters(codec="utf-8"), max_size=20)
 _PLANS = st.builds(Plan, _NAMES, st.floats(0, 1e12, allow_nan=False, allow_infinity=False), st.integers(0, 2**63 - 1))
 _TERMS = st.builds(
-    Terms, limit=st.sampled_from(["per-second", "daily"]), plan=_PLANS, policy_version=st.integers(0, 2**32 - 1)
+    Terms,
+    limit=st.sampled_from(["per-second", "daily"]),
+    plan=_PLANS,
+    policy_version=st.integers(0, 2**32 - 1),
+    per=st.sampled_from(["", "", "day", "month Europe/Berlin"]),
 )
 _GRANT_IDS = st.integers(0, 2**63 - 1)
 _KS = st.integers(0, 2**32 - 1)
+_ALSO = st.lists(st.builds(Charge, _NAMES, _NAMES, _GRANT_IDS), max_size=3).map(tuple)
 _REFUSALS = [outcome_code(source, reason) for source in Source for reason in Reason if reason is not Reason.NONE]
 _ADMISSIONS = [outcome_code(source, Reason.NONE) for source in Source]
 
@@ -150,7 +166,9 @@ def runs(draw: st.DrawFn, *, max_size: int = 60) -> list[Verdict]:
     terms = draw(st.lists(_TERMS, min_size=1, max_size=4))
     standings = draw(st.lists(st.builds(Standing, _NAMES, st.sampled_from(terms)), min_size=1, max_size=8))
     scopes = draw(st.lists(_NAMES, min_size=1, max_size=4))
-    basis_of_run = st.builds(Basis, st.sampled_from(standings), st.sampled_from(scopes), _GRANT_IDS, _KS)
+    basis_of_run = st.builds(
+        Basis, st.sampled_from(standings), st.sampled_from(scopes), _GRANT_IDS, _KS, st.just(()) | _ALSO
+    )
     bases = draw(st.lists(basis_of_run, min_size=1, max_size=8))
     found = []
     for seq in range(first_seq, first_seq + count):

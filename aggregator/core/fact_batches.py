@@ -42,10 +42,25 @@ _SETTLEMENTS = pa.schema(
         "limit": pa.string(),
         "grant_id": pa.uint64(),
         "spent_tokens": pa.uint64(),
+        "adjusted_tokens": pa.int64(),
         "final": pa.bool_(),
         "cause": pa.uint8(),
         "copy_id": pa.string(),
         "epoch": pa.uint64(),
+        "at": _TIME,
+        "log_partition": pa.uint16(),
+        "log_offset": pa.uint64(),
+    }
+)
+_COST_CHANGES = pa.schema(
+    {
+        "caller": pa.string(),
+        "scope": pa.string(),
+        "copy_id": pa.string(),
+        "epoch": pa.uint64(),
+        "requests": pa.uint64(),
+        "charged_tokens": pa.uint64(),
+        "refunded_tokens": pa.uint64(),
         "at": _TIME,
         "log_partition": pa.uint16(),
         "log_offset": pa.uint64(),
@@ -135,6 +150,9 @@ def why_facts_unrecordable(facts: FactBlock) -> str | None:
                 return f"{name} of a settlement is {unix_us}; allowed: a time from 1970 to 2099, in microseconds"
         if _member(settled.member) is None:
             return f"member of a settlement is {settled.member[:80]!r}; allowed: copy_id/epoch"
+    for cost in facts.costs:
+        if not 0 <= cost.at_us < END_OF_TIME_US:
+            return f"at_us of a cost is {cost.at_us}; allowed: a time from 1970 to 2099, in microseconds"
     return None
 
 
@@ -177,6 +195,7 @@ def settlement_batches(placed: Iterable[PlacedFacts]) -> list[Batch]:
             settled.limit,
             settled.settlement.grant_id,
             settled.settlement.spent,
+            settled.settlement.adjusted,
             settled.settlement.final,
             int(settled.settlement.cause),
             *(_member(settled.member) or ("", 0)),
@@ -189,6 +208,27 @@ def settlement_batches(placed: Iterable[PlacedFacts]) -> list[Batch]:
     ]
     # The table is partitioned by the grant's own time, which its id carries.
     return _monthly("settlements", _SETTLEMENTS, rows, month_of="grant_id")
+
+
+def cost_batches(placed: Iterable[PlacedFacts]) -> list[Batch]:
+    """One row of `cost_changes` for each total of what was charged or refunded after the fact."""
+    rows = [
+        (
+            cost.caller,
+            cost.scope,
+            one.facts.copy_id,
+            one.facts.epoch,
+            cost.requests,
+            cost.charged,
+            cost.refunded,
+            cost.at_us,
+            one.log_partition,
+            one.log_offset,
+        )
+        for one in placed
+        for cost in one.facts.costs
+    ]
+    return _monthly("cost_changes", _COST_CHANGES, rows, month_of="at")
 
 
 def control_batches(events: Iterable[PlacedControl]) -> list[Batch]:

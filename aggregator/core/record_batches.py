@@ -21,6 +21,7 @@ from stream.contract.block import DecisionBlock, Int64s, UInt32s
 MAX_ROWS = 1_000_000
 _DAY_US = 86_400_000_000
 _HASH_BYTES = 16
+_CHARGES = pa.list_(pa.struct({"subject": pa.string(), "limit": pa.string(), "grant_id": pa.uint64()}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,22 @@ def _decision_columns(placed: Sequence[PlacedBlock]) -> dict[str, Any]:
         "policy_version": pa.array(np.concatenate([block.bases.policy_version for block in blocks])[basis]),
         "grant_id": pa.array(np.concatenate([block.bases.grant_id for block in blocks])[basis]),
         "k": pa.array(np.concatenate([block.bases.k for block in blocks])[basis]),
+        **_charge_column(blocks, basis),
     }
+
+
+def _charge_column(blocks: Sequence[DecisionBlock], basis: Int64s) -> dict[str, Any]:
+    """Further grants that paid; left out where there are none, as in nearly every batch: the table then says so."""
+    if not any(block.bases.also for block in blocks):
+        return {}
+    of_bases: list[list[dict[str, Any]]] = []
+    for block in blocks:
+        first = len(of_bases)
+        of_bases += [[] for _ in block.bases.caller]
+        for other in block.bases.also:
+            charge = {"subject": other.subject, "limit": other.limit, "grant_id": other.grant_id}
+            of_bases[first + other.basis].append(charge)
+    return {"charges": pa.array(of_bases, _CHARGES).take(pa.array(basis))}
 
 
 def _named_columns(blocks: Sequence[DecisionBlock], basis: Int64s) -> dict[str, Any]:

@@ -6,7 +6,7 @@ A block is columns, not rows. Each decision points into `bases`, the block's own
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -21,11 +21,22 @@ UInt8s: TypeAlias = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class BlockPlan:
-    """A plan as it was when the block's decisions were made."""
+    """A plan as it was when the block's decisions were made; `per` names the calendar of a quota, else it is empty."""
 
     name: str
     rate_per_s: float
     burst: int
+    per: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherCharge:
+    """A further grant that paid for the admitted decisions of a basis; `subject` is whose bucket it was."""
+
+    basis: int
+    subject: str
+    limit: str
+    grant_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,7 @@ class Bases:
     policy_version: UInt32s
     grant_id: UInt64s
     k: UInt32s
+    also: list[OtherCharge] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""One column of a block: an array of integers to the bytes that stand in the block.
+"""One column of a block: an array of integers to the bytes that stand in the block, and back.
 
 Pure. Knows how a column is written, not what it means.
 """
@@ -47,6 +47,19 @@ def encode_index(index: Ints, size: int) -> Encoded:
         return NOTHING
     width = ((size - 1).bit_length() + 7) // 8
     return width, 0, _planes(index, width)
+
+
+def read_planes(raw: Ints, width: int, rows: int) -> Ints:
+    """Byte planes, lowest first, back to unsigned integers."""
+    if width < 2:
+        return raw
+    kind = np.uint16 if width == 2 else np.uint32 if width <= 4 else np.uint64
+    values = raw[:rows].astype(kind)
+    for plane in range(1, width):
+        part = raw[plane * rows : (plane + 1) * rows].astype(kind)
+        np.left_shift(part, kind(8 * plane), out=part)
+        np.bitwise_or(values, part, out=values)
+    return values
 
 
 def _planes(values: Ints, width: int) -> bytes:

@@ -72,7 +72,52 @@ class FactsLost(ControlEvent, frozen=True, kw_only=True, tag="facts_lost"):
     total: Annotated[int, Meta(ge=1, le=2**63 - 1)]
 
 
-AnyControlEvent: TypeAlias = CopyStarted | CopyStopped | DegradeChanged | DecisionsLost | FactsLost
+class SoftLimitReached(ControlEvent, frozen=True, kw_only=True, tag="soft_limit_reached"):
+    """So much of a limit is used that its caller should be warned; `subject` is whose bucket it is."""
+
+    kind: ClassVar[str] = "soft_limit_reached"
+
+    subject: str
+    limit: str
+    policy_version: _Count
+    used_share: Annotated[float, Meta(ge=0, le=1)]
+    k: _Count
+
+
+class WouldRefuse(ControlEvent, frozen=True, kw_only=True, tag="would_refuse"):
+    """A limit in shadow mode would have refused so many requests of this epoch, of so many tokens: totals."""
+
+    kind: ClassVar[str] = "would_refuse"
+
+    caller: str
+    scope: str
+    limit: str
+    policy_version: _Count
+    requests: _Count
+    cost: _Count
+
+
+class PolicyChanged(ControlEvent, frozen=True, kw_only=True, tag="policy_changed"):
+    """A policy was loaded; or, if there are `faults`, was refused, and `policy_version` stays in force."""
+
+    kind: ClassVar[str] = "policy_changed"
+
+    policy_version: _Count
+    digest: str
+    source: str
+    faults: tuple[str, ...]
+
+
+AnyControlEvent: TypeAlias = (
+    CopyStarted
+    | CopyStopped
+    | DegradeChanged
+    | DecisionsLost
+    | FactsLost
+    | SoftLimitReached
+    | WouldRefuse
+    | PolicyChanged
+)
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(AnyControlEvent)

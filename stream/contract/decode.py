@@ -11,22 +11,27 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
 
 from enforcer.types import Reason, Source, outcome_code
 from stream.contract import layout
-from stream.contract.block import Bases, BlockPlan, DecisionBlock
+from stream.contract.block import Bases, BlockPlan, DecisionBlock, OtherCharge
+from stream.contract.columns import read_planes
 from stream.contract.layout import Column, CorruptBlock
 
 _Ints: TypeAlias = npt.NDArray[Any]
 
 _COPY_ID: Final = re.compile(layout.COPY_ID_PATTERN.encode())
 _U64: Final = (1 << 64) - 1
-_names_decoder = msgspec.msgpack.Decoder(tuple[list[str], list[str], list[str], list[str]])
+_Charge: TypeAlias = tuple[int, str, str, Annotated[int, Meta(ge=0, le=layout.I64_MAX)]]
+_Names: TypeAlias = tuple[list[str], list[str], list[str], list[str]]
+_names_decoder = msgspec.msgpack.Decoder(_Names)
+_more_decoder = msgspec.msgpack.Decoder(tuple[list[str], list[str], list[str], list[str], list[_Charge], list[str]])
 _KNOWN_CODES: Final = bytes(outcome_code(source, reason) for source in Source for reason in Reason)
 #: The arrays that a decoded block has, by column; the others stay 64 bits wide.
 _TYPES: Final[Mapping[str, type[np.generic]]] = {
@@ -90,7 +95,7 @@ def decode_block(data: bytes) -> DecisionBlock:
         data: the value of one message of the decisions topic.
 
     Raises:
-        CorruptBlock: the bytes are not a block of version 1, or are damaged; says which field and how.
+        CorruptBlock: the bytes are not a block of version 1 or 2, or are damaged; says which field and how.
     """
     header = _header(data)
     cursor = _Cursor(data, layout.HEADER.size)
@@ -98,7 +103,7 @@ def decode_block(data: bytes) -> DecisionBlock:
     copy_id = bytes(cursor.take("copy_id", header.copy_id_bytes))
     if _COPY_ID.match(copy_id) is None:
         raise CorruptBlock(f"copy_id is {copy_id!r}; allowed: A-Z a-z 0-9 . _ -, the first a letter or digit")
-    names = _names(bytes(cursor.take("names", header.names_bytes)), header)
+    names, charges, calendars = _names(bytes(cursor.take("names", header.names_bytes)), header)
     rates = _rates(cursor.take("plan rates", 8 * header.plans))
     rows = {
         "decisions": header.decisions,
@@ -113,7 +118,7 @@ def decode_block(data: bytes) -> DecisionBlock:
         columns[column.name] = _column(column, high, rows[column.rows], pairs[2 * number : 2 * number + 2], cursor)
     if cursor.at != len(data):
         raise CorruptBlock(f"{len(data) - cursor.at} bytes stand after the last column; allowed: none")
-    return _block(header, copy_id.decode(), data, columns, _bases(names, rates, columns))
+    return _block(header, copy_id.decode(), data, columns, _bases(names, rates, charges, calendars, columns))
 
 
 def _block(header: _Header, copy_id: str, data: bytes, columns: Mapping[str, _Ints], bases: Bases) -> DecisionBlock:
@@ -146,8 +151,8 @@ def _header(data: bytes) -> _Header:
     header = _Header._make(layout.HEADER.unpack_from(data))
     if header.magic != layout.MAGIC:
         raise CorruptBlock(f"magic is {header.magic!r}; allowed: {layout.MAGIC!r}")
-    if header.version != layout.VERSION:
-        raise CorruptBlock(f"version is {header.version}; allowed: {layout.VERSION}")
+    if header.version not in (layout.VERSION, layout.VERSION_WITH_CHARGES):
+        raise CorruptBlock(f"version is {header.version}; allowed: {layout.VERSION}, {layout.VERSION_WITH_CHARGES}")
     if header.block_bytes != len(data) or len(data) > layout.MAX_BLOCK_BYTES:
         raise CorruptBlock(
             f"block_bytes is {header.block_bytes}, the block is {len(data)} bytes long;"
@@ -178,9 +183,15 @@ def _check_counts(header: _Header) -> None:
             raise CorruptBlock(f"{name} is {value}; allowed: {low} to {high}")
 
 
-def _names(packed: bytes, header: _Header) -> tuple[list[str], list[str], list[str], list[str]]:
+def _names(packed: bytes, header: _Header) -> tuple[_Names, list[_Charge], list[str]]:
+    charges: list[_Charge] = []
+    calendars = [""] * header.plans
     try:
-        names = _names_decoder.decode(packed)
+        if header.version == layout.VERSION:
+            names = _names_decoder.decode(packed)
+        else:
+            *lists, charges, calendars = _more_decoder.decode(packed)
+            names = (lists[0], lists[1], lists[2], lists[3])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CorruptBlock(f"names cannot be read: {error}") from None
     for field, strings in zip(("callers", "scopes", "limits", "plans"), names, strict=True):
@@ -188,7 +199,12 @@ def _names(packed: bytes, header: _Header) -> tuple[list[str], list[str], list[s
             raise CorruptBlock(f"{field} is {getattr(header, field)}; the names hold {len(strings)} of them")
         if len(set(strings)) != len(strings) and field != "plans":
             raise CorruptBlock(f"{field} holds a name twice; allowed: each once")
-    return names
+    if len(calendars) != header.plans:
+        raise CorruptBlock(f"plans is {header.plans}; the names hold {len(calendars)} calendars")
+    for basis, *_ in charges:
+        if not 0 <= basis < header.bases:
+            raise CorruptBlock(f"a charge is of basis {basis}; allowed: 0 to {header.bases - 1}")
+    return names, charges, calendars
 
 
 def _rates(raw: memoryview) -> list[float]:
@@ -217,7 +233,7 @@ def _column(column: Column, high: int, rows: int, descriptor: tuple[int, int], c
     target = _TYPES.get(column.name, np.int64)
     if rows == 0:
         return np.empty(0, target)
-    offsets = _unshuffle(raw, width, rows)
+    offsets = read_planes(raw, width, rows)
     least, most = (base, base) if width == 0 else (base + int(offsets.min()), base + int(offsets.max()))
     if least < column.low or most > high:
         wrong = least if least < column.low else most
@@ -228,19 +244,6 @@ def _column(column: Column, high: int, rows: int, descriptor: tuple[int, int], c
         return offsets.astype(target, copy=False)
     # The sum is in range, so that it is right modulo 2**64 whatever the signs.
     return (offsets.astype(np.uint64) + np.uint64(base & _U64)).astype(target)
-
-
-def _unshuffle(raw: _Ints, width: int, rows: int) -> _Ints:
-    """Byte planes, lowest first, back to unsigned integers."""
-    if width < 2:
-        return raw
-    kind = np.uint16 if width == 2 else np.uint32 if width <= 4 else np.uint64
-    values = raw[:rows].astype(kind)
-    for plane in range(1, width):
-        part = raw[plane * rows : (plane + 1) * rows].astype(kind)
-        np.left_shift(part, kind(8 * plane), out=part)
-        np.bitwise_or(values, part, out=values)
-    return values
 
 
 def _times(header: _Header, gaps: _Ints) -> npt.NDArray[np.int64]:
@@ -268,11 +271,10 @@ def _retries(header: _Header, code: _Ints, refused: _Ints) -> npt.NDArray[np.int
 
 
 def _bases(
-    names: tuple[list[str], list[str], list[str], list[str]], rates: list[float], columns: Mapping[str, _Ints]
+    names: _Names, rates: list[float], charges: list[_Charge], calendars: list[str], columns: Mapping[str, _Ints]
 ) -> Bases:
     callers, scopes, limits, plan_names = names
-    bursts = columns["burst"].tolist()
-    plans = [BlockPlan(name, rate, burst) for name, rate, burst in zip(plan_names, rates, bursts, strict=True)]
+    plans = [BlockPlan(*one) for one in zip(plan_names, rates, columns["burst"].tolist(), calendars, strict=True)]
     return Bases(
         callers=callers,
         scopes=scopes,
@@ -285,4 +287,5 @@ def _bases(
         policy_version=columns["policy_version"],
         grant_id=columns["grant_id"],
         k=columns["k"],
+        also=[OtherCharge(*charge) for charge in charges],
     )

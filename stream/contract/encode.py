@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -26,10 +26,18 @@ _GRANT_ID, _K, _BURST = COLUMNS[11:]
 _pack = msgspec.msgpack.Encoder().encode
 
 
+#: Charges as (number of the basis, subject, limit, grant id), and the plans' calendars.
+_More: TypeAlias = tuple[list[tuple[int, str, str, int]], list[str]]
+
+
 class _Content(NamedTuple):
-    """What a block says: names in their lists, plans' rates, and the columns in the order of the layout."""
+    """What a block says: names in their lists, plans' rates, and the columns in the order of the layout.
+
+    `more` is what only version 2 has room for: further charges, and the plans' calendars.
+    """
 
     names: tuple[list[str], list[str], list[str], list[str]]
+    more: _More | None
     rates: bytes
     columns: tuple[Encoded, ...]
     refusals: int
@@ -37,7 +45,7 @@ class _Content(NamedTuple):
     first_at_us: int
 
 
-_NO_CONTENT: Final = _Content(([], [], [], []), b"", (NOTHING,) * len(COLUMNS), 0, 0, 0)
+_NO_CONTENT: Final = _Content(([], [], [], []), None, b"", (NOTHING,) * len(COLUMNS), 0, 0, 0)
 
 
 class BlockEncoder:
@@ -79,7 +87,7 @@ class BlockEncoder:
         _check_run(verdicts, first_seq)
         content = self._content(verdicts, clock_offset_ns) if verdicts else _NO_CONTENT
         try:
-            packed_names = _pack(content.names)
+            packed_names = _pack(content.names if content.more is None else (*content.names, *content.more))
         except UnicodeEncodeError as error:
             raise UnencodableBlock(f"a name is not text that UTF-8 can write: {error}") from None
         name = copy_id.encode()
@@ -94,7 +102,7 @@ class BlockEncoder:
         )
         head = layout.HEADER.pack(
             layout.MAGIC,
-            layout.VERSION,
+            layout.VERSION if content.more is None else layout.VERSION_WITH_CHARGES,
             len(name),
             layout.HEADER.size + len(body),
             0,
@@ -120,7 +128,7 @@ class BlockEncoder:
         code = reader.integers(verdicts, Verdict.code)
         refused = (code & 15).nonzero()[0]
         named = name_all(bases, reader)
-        plan_names, rates, burst = _plan_parts(tuple(named.plans))
+        plan_names, rates, burst = _plan_parts(tuple(plan for plan, _ in named.plans))
         columns = (
             encode_index(basis, len(bases)),
             encode_array(_GAP, at_us[1:] - at_us[:-1]),
@@ -134,7 +142,19 @@ class BlockEncoder:
             burst,
         )
         names = (named.callers, named.scopes, named.limits, plan_names)
-        return _Content(names, rates, columns, len(refused), len(bases), int(at_us[0]))
+        more = self._more(bases, [per for _, per in named.plans])
+        return _Content(names, more, rates, columns, len(refused), len(bases), int(at_us[0]))
+
+    def _more(self, bases: list[Basis], calendars: list[str]) -> _More | None:
+        distinct, _ = self._reader.distinct(bases, Basis.also)
+        if not any(distinct) and not any(calendars):
+            return None
+        charges = [
+            (number, charge.subject, charge.limit, charge.grant_id)
+            for number, basis in enumerate(bases)
+            for charge in basis.also
+        ]
+        return charges, calendars
 
     def _waits_ms(self, refused: list[Verdict], at_ns: Ints) -> Ints:
         """`Verdict.retry_after_ms` of these, which were decided at these times."""

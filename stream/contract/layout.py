@@ -1,4 +1,4 @@
-"""The binary layout of a block of decisions, version 1: its fields, their widths and their limits.
+"""The binary layout of a block of decisions, versions 1 and 2: its fields, their widths and their limits.
 
 `encode` writes it, `decode` reads it, ``docs/reference/block-format.md`` explains it. Holds no behaviour but the checks
 that both sides share.
@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 MAGIC: Final = b"TGDB"
+#: What most blocks are: every decision was charged to one token bucket.
 VERSION: Final = 1
+#: What a block is that names further grants of a decision, or a calendar quota.
+VERSION_WITH_CHARGES: Final = 2
 #: Most decisions that one block may hold.
 MAX_DECISIONS: Final = 65_536
 #: Longest block; far above what a copy ships (see `stream.config`), far below what could hurt a reader.
@@ -65,7 +68,7 @@ class Column:
 
 HEADER_FIELDS: Final[tuple[Field, ...]] = (
     Field("magic", "4s", "`TGDB`"),
-    Field("version", "H", "1"),
+    Field("version", "H", "1, or 2 if the names go on"),
     Field("copy_id_bytes", "H", "length of the copy id, 1 to 63"),
     Field("block_bytes", "I", "length of the whole block"),
     Field("crc32", "I", "CRC-32 (zlib) of the whole block, without these four bytes"),

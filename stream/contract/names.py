@@ -26,14 +26,15 @@ class Named(NamedTuple):
     """What stands behind the bases of a block.
 
     Attributes:
-        callers, scopes, limits, plans: the distinct ones.
+        callers, scopes, limits: the distinct ones.
+        plans: the distinct ones, each with the calendar of a quota, or an empty text.
         columns: `caller`, `scope`, `limit` and `plan`, indexes into these lists; `policy_version`.
     """
 
     callers: list[str]
     scopes: list[str]
     limits: list[str]
-    plans: list[Plan]
+    plans: list[tuple[Plan, str]]
     columns: tuple[Encoded, Encoded, Encoded, Encoded, Encoded]
 
 
@@ -50,7 +51,7 @@ def name_all(bases: list[Basis], reader: Reader) -> Named:
     callers, caller = _unequal([one.caller for one in standings], standing)
     scopes, scope = _unequal(texts, scope)
     limits, limit = _unequal([one.limit for one in terms], term)
-    plans, plan = _unequal([one.plan for one in terms], term)
+    plans, plan = _unequal([(one.plan, one.per) for one in terms], term)
     version = reader.integers(terms, Terms.policy_version)
     columns = (
         encode_index(caller, len(callers)),

@@ -1,4 +1,4 @@
-"""Bytes that version 1 wrote stay readable, and version 1 goes on writing the same bytes.
+"""Bytes that were ever written stay readable, and the same content makes the same bytes.
 
 ``python -m tests.golden.test_blocks_v1`` writes the files anew; that is right only together with a new version number.
 """
@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from enforcer.types import Plan, Reason, Source, Verdict, outcome_code
+from enforcer.sink import CostChanged, GrantSettled
+from enforcer.types import Charge, Plan, Reason, Source, Verdict, outcome_code
 from stream.contract.codec import decode_block, encode_block
 from stream.contract.control import (
     CopyStarted,
@@ -21,6 +22,9 @@ from stream.contract.control import (
     DecisionsLost,
     DegradeChanged,
     FactsLost,
+    PolicyChanged,
+    SoftLimitReached,
+    WouldRefuse,
     decode_control,
     encode_control,
 )
@@ -65,14 +69,38 @@ def _mixed() -> list[Verdict]:
     return found
 
 
+def _charged() -> list[Verdict]:
+    """Decisions that several limits admitted, and one that a calendar quota refused."""
+    plain, quota = basis(), basis(limit="day", plan=Plan("standard", 1.25, 108_000))
+    both = msgspec.structs.replace(plain, also=(Charge("acct-1", "day", 10**15), Charge("(everyone)", "site", 0)))
+    terms = msgspec.structs.replace(quota.standing.terms, per="day Europe/Berlin")
+    daily = msgspec.structs.replace(quota, standing=msgspec.structs.replace(quota.standing, terms=terms), grant_id=0)
+    return [
+        verdict(0, on=both),
+        verdict(1, on=plain),
+        verdict(2, on=daily, code=outcome_code(Source.LOCAL, Reason.SPENT), retry_after_ms=3_600_000),
+    ]
+
+
+def _refunded() -> GrantSettled:
+    fact = settlement("acct-1")
+    return msgspec.structs.replace(fact, settlement=msgspec.structs.replace(fact.settlement, adjusted=-3))
+
+
+def _cost() -> CostChanged:
+    return CostChanged("acct-1", "POST /chat", 4, 12, 3, 1_795_991_556_929_797)
+
+
 BLOCKS: dict[str, Callable[[], bytes]] = {
     "heartbeat": lambda: _block([], first_seq=42),
     "one": lambda: _block([verdict(0)]),
     "constant": lambda: _block(verdicts(30, first_seq=7), first_seq=7, prev_hash=bytes(range(16))),
     "mixed": lambda: _block(_mixed(), first_seq=1_000),
+    "charges_v2": lambda: _block(_charged()),
 }
 FACTS: dict[str, Callable[[], bytes]] = {
-    "facts": lambda: encode_facts(IDENTITY, [grant("acct-1"), grant("é", grant_id=5)], [settlement("acct-1")])
+    "facts": lambda: encode_facts(IDENTITY, [grant("acct-1"), grant("é", grant_id=5)], [settlement("acct-1")]),
+    "facts_v2": lambda: encode_facts(IDENTITY, [grant("acct-1")], [_refunded()], [_cost()]),
 }
 CONTROL: dict[str, Callable[[], bytes]] = {
     "copy_started": lambda: encode_control(CopyStarted(**_WHOSE)),
@@ -82,20 +110,30 @@ CONTROL: dict[str, Callable[[], bytes]] = {
     ),
     "decisions_lost": lambda: encode_control(DecisionsLost(**_WHOSE, first_seq=100, count=30, cause="full")),
     "facts_lost": lambda: encode_control(FactsLost(**_WHOSE, total=3)),
+    "soft_limit_reached": lambda: encode_control(
+        SoftLimitReached(**_WHOSE, subject="acct-1", limit="day", policy_version=7, used_share=0.8125, k=4)
+    ),
+    "would_refuse": lambda: encode_control(
+        WouldRefuse(**_WHOSE, caller="é", scope="GET /", limit="new", policy_version=7, requests=30, cost=31)
+    ),
+    "policy_changed": lambda: encode_control(
+        PolicyChanged(**_WHOSE, policy_version=7, digest="0" * 32, source="policy.yaml", faults=("line 3: plans",))
+    ),
 }
 
 
 def _described(name: str, data: bytes) -> Any:
     """What a file holds, as JSON."""
     if name in CONTROL:
-        return msgspec.to_builtins(decode_control(data))
+        return json.loads(msgspec.json.encode(decode_control(data)))
     if name in FACTS:
         block = decode_facts(data)
         return {
             "copy_id": block.copy_id,
             "epoch": block.epoch,
             "grants": msgspec.to_builtins(block.grants),
-            "settlements": msgspec.to_builtins(block.settlements),
+            "settlements": [_settlement(fact) for fact in block.settlements],
+            **({"costs": msgspec.to_builtins(block.costs)} if block.costs else {}),
         }
     decoded = decode_block(data)
     return {
@@ -108,6 +146,14 @@ def _described(name: str, data: bytes) -> Any:
         "block_hash": decoded.block_hash.hex(),
         "decisions": json.loads(json.dumps(rows(decoded))),
     }
+
+
+def _settlement(fact: GrantSettled) -> dict[str, Any]:
+    """Without what the log has no field for, and without an adjustment that there is not."""
+    described: dict[str, Any] = msgspec.to_builtins(fact)
+    told = fact.settlement.adjusted
+    described["settlement"] = {name: described["settlement"][name] for name in ("grant_id", "spent", "final", "cause")}
+    return {**described, **({"adjusted": told} if told else {})}
 
 
 ALL = {**BLOCKS, **FACTS, **CONTROL}

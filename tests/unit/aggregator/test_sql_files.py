@@ -19,7 +19,8 @@ from aggregator.sql import (
     split_statements,
 )
 from enforcer.types import Reason, SettleCause, Source
-from tests.recordblocks import Made, at, make_block
+from stream.contract.block import DecisionBlock, OtherCharge
+from tests.recordblocks import MIDNIGHT_US, Made, at, make_block
 
 #: The identity of a row: a replay must meet itself, so all of it stands in the sort key.
 IDENTITIES = {
@@ -28,6 +29,7 @@ IDENTITIES = {
     "conflicts": {"copy_id", "epoch", "seq", "log_partition", "log_offset"},
     "grants": {"caller", "limit", "grant_id"},
     "settlements": {"caller", "limit", "grant_id", "spent_tokens", "final", "cause"},
+    "cost_changes": {"caller", "scope", "copy_id", "epoch", "requests"},
     "control": {"kind", "copy_id", "epoch", "at", "body"},
     "dead_letters": {"topic", "log_partition", "log_offset"},
 }
@@ -42,9 +44,16 @@ def _tables() -> dict[str, str]:
     }
 
 
-def _columns(statement: str) -> list[str]:
+def _columns(table: str) -> list[str]:
+    statement = _tables()[table]
     body = statement[statement.index("(") : statement.index(") ENGINE")]
-    return re.findall(r"^    (\w+) ", body, re.MULTILINE)
+    added = [
+        match.group(1)
+        for step in migrations()
+        for statement in step.statements
+        if (match := re.match(rf"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS\s+(\w+) ", statement))
+    ]
+    return [*re.findall(r"^    (\w+) ", body, re.MULTILINE), *added]
 
 
 def test_migrations_run_from_one_without_a_gap() -> None:
@@ -96,11 +105,12 @@ def test_enumerations_in_sql_are_those_of_the_enforcer(
 @pytest.mark.parametrize(
     ("table", "columns"),
     [
-        ("decisions", lambda: decision_batches([at(make_block([Made()]), 0)])[0].rows.column_names),
+        ("decisions", lambda: decision_batches([at(_charged_block(), 0)])[0].rows.column_names),
         ("blocks", lambda: block_batches([at(make_block([]), 0)])[0].rows.column_names),
         ("conflicts", lambda: fact_batches.conflict_batches([at(make_block([Made()]), 0)])[0].rows.column_names),
         ("grants", lambda: _names(fact_batches._GRANTS)),
         ("settlements", lambda: _names(fact_batches._SETTLEMENTS)),
+        ("cost_changes", lambda: _names(fact_batches._COST_CHANGES)),
         ("control", lambda: _names(fact_batches._CONTROL)),
         ("dead_letters", lambda: _names(fact_batches._DEAD_LETTERS)),
     ],
@@ -108,7 +118,13 @@ def test_enumerations_in_sql_are_those_of_the_enforcer(
 def test_batches_fill_every_column_of_their_table(table: str, columns: object) -> None:
     """A column left out would silently be its default for ever."""
     assert callable(columns)
-    assert sorted(_columns(_tables()[table])) == sorted(columns())
+    assert sorted(_columns(table)) == sorted(columns())
+
+
+def _charged_block() -> DecisionBlock:
+    block = make_block([Made()])
+    block.bases.also.append(OtherCharge(0, "(everyone)", "site", MIDNIGHT_US))
+    return block
 
 
 def _names(schema: pa.Schema) -> list[str]:

@@ -195,7 +195,7 @@ def test_any_flipped_bit_is_found() -> None:
     ("field", "new", "said"),
     [
         ("magic", b"XXXX", "magic is b'XXXX'"),
-        ("version", b"\x02\0", "version is 2"),
+        ("version", b"\x03\0", "version is 3"),
         ("decisions", b"\xff\xff\xff\xff", "decisions is 4294967295"),
         ("decisions", b"\x2f\0\0\0", "needs|holds|stand after|name"),
         ("bases", b"\xff\xff\xff\x7f", "bases is 2147483647"),

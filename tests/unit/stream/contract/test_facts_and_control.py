@@ -43,7 +43,7 @@ def test_truncated_facts_are_named() -> None:
         (b"\xdd\xff\xff\xff\xff", "truncated"),
         (b"\x91" * 5_000, "length 2"),
         (facts_with(0, "other"), "kind is 'other'"),
-        (facts_with(1, 2), "version is 2; allowed: 1"),
+        (facts_with(1, 3), "version is 3; allowed: 1, 2"),
         (facts_with(2, "no spaces"), r"\$\[2\]"),
         (facts_with(3, -1), r"\$\[3\]"),
         (facts_with(4, [["acct", "l", 1, -5, 2, 3, 4, 5, 1.0]]), r"\$\[4\]"),
