@@ -23,7 +23,7 @@ from aggregator.store_clickhouse import classify
 _Read = TypeVar("_Read")
 
 #: The tables that hold rows of callers. A query about one caller sees no other row of them, whatever its text says.
-TENANT_TABLES = ("conflicts", "decisions", "grants", "live", "settlements")
+TENANT_TABLES = ("conflicts", "cost_changes", "decisions", "grants", "live", "settlements")
 #: First word of a query's name: who may run it.
 CALLER, FLEET, SUPPORT = "caller", "fleet", "support"
 

@@ -74,4 +74,4 @@ def test_the_fence_holds_no_character_of_the_caller(caller: str) -> None:
     text = row_filter(caller)
     digits = caller.encode().hex()
     assert len(TENANT_TABLES) == text.count(f"unhex(\\'{digits}\\')")
-    assert re.fullmatch(r"[a-z0-9{}:,=()\\' ]+", text)
+    assert re.fullmatch(r"[a-z0-9_{}:,=()\\' ]+", text)
