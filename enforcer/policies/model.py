@@ -13,6 +13,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
+from enforcer.envoy.mapping import EnvoySection
 from enforcer.policies.limits import (
     MAX_COST_TOKENS,
     SOFT_SHARE,
@@ -134,6 +135,7 @@ class Policy(PolicyModel):
     fleet: Fleet = Field(default_factory=Fleet)
     fail: Fail = Field(default_factory=Fail)
     timeouts: Timeouts = Field(default_factory=Timeouts)
+    envoy: EnvoySection | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
