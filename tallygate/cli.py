@@ -20,6 +20,7 @@ _PROCESSES = {
     "recorder": ("aggregator.recorder.process", "write the exact record from Kafka to ClickHouse"),
     "worker": ("aggregator.worker.process", "keep the live totals (a Faust worker)"),
     "dashboard": ("dashboard.serve", "serve the pages"),
+    "envoy": ("tallygate.envoy", "serve the limiter as Envoy's rate-limit service (gRPC)"),
     "topics": ("tallygate.topics", "create Kafka's topics"),
     "migrate": ("aggregator.migrate", "bring ClickHouse's tables to this release"),
 }

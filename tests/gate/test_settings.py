@@ -13,6 +13,7 @@ import pytest
 from aggregator.config import AggregatorConfig
 from dashboard.config import DashboardConfig
 from enforcer.config import EnforcerConfig
+from enforcer.envoy.config import EnvoyConfig
 from enforcer.errors import ConfigError
 from stream.config import StreamConfig
 
@@ -21,6 +22,7 @@ REFERENCE = ROOT / "docs" / "reference" / "settings.md"
 PACKAGES = ("enforcer", "stream", "aggregator", "dashboard", "tallygate")
 READERS: dict[str, tuple[Callable[[Mapping[str, str]], Any], ...]] = {
     "gateway": (EnforcerConfig.from_env, StreamConfig.from_env),
+    "Envoy's service": (EnvoyConfig.from_env,),
     "recorder and worker": (AggregatorConfig.from_env,),
     "pages": (DashboardConfig.from_env,),
 }

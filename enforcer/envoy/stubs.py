@@ -1,0 +1,31 @@
+"""The messages of Envoy's rate-limit service, and gRPC: what the extra ``envoy`` brings. Fails with its name."""
+
+from __future__ import annotations
+
+from enforcer.errors import ConfigError
+
+try:
+    import grpc
+    import grpc.aio
+    from envoy.config.core.v3.base_pb2 import HeaderValue
+    from envoy.extensions.common.ratelimit.v3.ratelimit_pb2 import RateLimitDescriptor
+    from envoy.service.ratelimit.v3.rls_pb2 import RateLimitRequest, RateLimitResponse
+    from google.protobuf.message import DecodeError
+except ModuleNotFoundError as missing:
+    raise ConfigError(
+        f"Envoy's rate-limit service needs the package {missing.name!r}: pip install 'tallygate[envoy]'"
+    ) from missing
+
+#: Where Envoy calls.
+SERVICE, METHOD = "envoy.service.ratelimit.v3.RateLimitService", "ShouldRateLimit"
+
+__all__ = [
+    "METHOD",
+    "SERVICE",
+    "DecodeError",
+    "HeaderValue",
+    "RateLimitDescriptor",
+    "RateLimitRequest",
+    "RateLimitResponse",
+    "grpc",
+]

@@ -1,0 +1,27 @@
+"""The process of Envoy's rate-limit service: settings, limiter with its record, exit codes. Decides nothing itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Mapping
+
+from enforcer.config import EnforcerConfig
+from enforcer.envoy.config import EnvoyConfig
+from enforcer.envoy.server import serve
+from enforcer.errors import ConfigError, PolicyError
+from enforcer.wiring import build_limiter
+from stream import kafka_sink
+
+
+def main(environ: Mapping[str, str] | None = None) -> int:
+    """Run until SIGTERM or SIGINT: 0 then, 2 for wrong settings or a wrong policy."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s envoy: %(message)s", stream=sys.stderr)
+    try:
+        config, address = EnforcerConfig.from_env(environ), EnvoyConfig.from_env(environ).address
+        asyncio.run(serve(lambda: build_limiter(config, sink=kafka_sink), address))
+    except (ConfigError, PolicyError) as fault:
+        logging.getLogger("tallygate.envoy").error("%s", fault)  # noqa: TRY400  (the message is for the operator; a traceback would hide it)
+        return 2
+    return 0
