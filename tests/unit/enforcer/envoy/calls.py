@@ -30,7 +30,12 @@ def envoy_policy(*, section: Mapping[str, object] | None = None, **fields: Any) 
 
 
 def descriptor(*, hits: int | None = None, **entries: str) -> Any:
-    """One descriptor with its entries in order."""
+    """One descriptor with its entries in order; a key that Python keeps for itself ends with an underscore."""
+    return raw_descriptor({key.rstrip("_"): value for key, value in entries.items()}, hits=hits)
+
+
+def raw_descriptor(entries: Mapping[str, str], *, hits: int | None = None) -> Any:
+    """One descriptor with exactly these entries."""
     made = RateLimitDescriptor()
     for key, value in entries.items():
         made.entries.add(key=key, value=value)

@@ -38,7 +38,7 @@ async def test_calendar_quota_is_told_in_its_own_period() -> None:
     """1,000 a day is not what a rate of so much a second says."""
     plans = {"standard": {"rate_per_s": 100, "burst": 200, "limits": {"daily": {"quota": 20, "per": "day"}}}}
     fleet = Fleet(envoy_policy(plans=plans))
-    message = call(descriptor(account="acme", **{"class": "read"}), hits=21)
+    message = call(descriptor(account="acme", class_="read"), hits=21)
     (status,) = (await ask(fleet, message)).statuses
     assert ("daily", 20, UNIT.DAY) == (
         status.current_limit.name,

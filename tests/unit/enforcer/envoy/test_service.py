@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -11,20 +12,20 @@ from enforcer.envoy.service import RateLimitService
 from enforcer.envoy.stubs import RateLimitResponse
 from enforcer.errors import InvalidField
 from enforcer.identity import parse_request_id
-from tests.unit.enforcer.envoy.calls import CODES, RULES, ask, call, descriptor, envoy_policy, headers
+from tests.unit.enforcer.envoy.calls import CODES, RULES, ask, call, descriptor, envoy_policy, headers, raw_descriptor
 from tests.unit.enforcer.harness import Fleet
 
 UNIT = RateLimitResponse.RateLimit
 
 
-def _fleet(*, burst: int = 10, **fields: object) -> Fleet:
+def _fleet(*, burst: int = 10, **fields: Any) -> Fleet:
     return Fleet(envoy_policy(rate_per_s=1, burst=burst, **fields))
 
 
 async def test_admitted_call_tells_limit_room_and_headers() -> None:
     """Envoy and the client both read from it how much is left."""
     fleet = _fleet()
-    response = await ask(fleet, call(descriptor(account="acme", **{"class": "read"})))
+    response = await ask(fleet, call(descriptor(account="acme", class_="read")))
     (status,) = response.statuses
     assert CODES.OK == response.overall_code == status.code
     assert (1, UNIT.SECOND, "rate") == (
@@ -42,9 +43,9 @@ async def test_admitted_call_tells_limit_room_and_headers() -> None:
 async def test_refused_call_tells_when_and_by_which_decision() -> None:
     """Support finds a refusal by its request id; a client waits as long as it is told."""
     fleet = _fleet()
-    full = await ask(fleet, call(descriptor(account="acme", **{"class": "read"}), hits=10))
+    full = await ask(fleet, call(descriptor(account="acme", class_="read"), hits=10))
     assert CODES.OK == full.overall_code
-    response = await ask(fleet, call(descriptor(account="acme", **{"class": "read"})))
+    response = await ask(fleet, call(descriptor(account="acme", class_="read")))
     (status,) = response.statuses
     assert CODES.OVER_LIMIT == response.overall_code == status.code
     assert 0 == status.limit_remaining
@@ -68,8 +69,8 @@ async def test_hits_addend_is_the_cost(request_hits: int, own_hits: int | None, 
 async def test_refusal_by_one_descriptor_charges_no_other() -> None:
     """A user at its own limit must not use up everybody's."""
     fleet = _fleet(burst=100)
-    user = descriptor(account="user", hits=60, **{"class": "read"})
-    site = descriptor(account="site", hits=1, **{"class": "all"})
+    user = descriptor(account="user", hits=60, class_="read")
+    site = descriptor(account="site", hits=1, class_="all")
     answers = [await ask(fleet, call(site, user)) for _ in range(5)]
     assert [CODES.OK] + [CODES.OVER_LIMIT] * 4 == [answer.overall_code for answer in answers]
     assert [(CODES.OK, CODES.OVER_LIMIT)] * 4 == [tuple(s.code for s in answer.statuses) for answer in answers[1:]]
@@ -83,8 +84,8 @@ async def test_refusal_by_one_descriptor_charges_no_other() -> None:
 async def test_descriptors_after_a_refusal_are_not_checked() -> None:
     """They are told so: neither allowed nor refused."""
     fleet = _fleet()
-    never = descriptor(account="user", hits=11, **{"class": "read"})
-    response = await ask(fleet, call(never, descriptor(account="site", **{"class": "all"})))
+    never = descriptor(account="user", hits=11, class_="read")
+    response = await ask(fleet, call(never, descriptor(account="site", class_="all")))
     assert [CODES.OVER_LIMIT, CODES.UNKNOWN] == [status.code for status in response.statuses]
     assert ["user"] == [verdict.basis.caller for verdict in fleet.sink.verdicts]
     assert not response.statuses[0].HasField("duration_until_reset")
@@ -107,7 +108,7 @@ async def test_unmatched_descriptor_is_allowed_counted_and_logged_once(caplog: p
 async def test_unmatched_descriptor_is_refused_where_the_policy_says_so_and_charges_nobody() -> None:
     """For those who would rather serve nothing than something without a limit."""
     fleet = _fleet(section={**RULES, "unmatched": "refuse"})
-    known = descriptor(account="acme", **{"class": "read"})
+    known = descriptor(account="acme", class_="read")
     response = await ask(fleet, call(known, descriptor(colour="red")))
     assert CODES.OVER_LIMIT == response.overall_code
     assert [CODES.UNKNOWN, CODES.OVER_LIMIT] == [status.code for status in response.statuses]
@@ -119,14 +120,14 @@ async def test_new_policy_is_applied_from_the_next_call_on() -> None:
     fleet = _fleet()
     service = RateLimitService(fleet.limiter)
     section = {"domains": {"shop": {"rules": {"all": {"caller": "everyone", "scope": "{class}"}}}}}
-    message = call(descriptor(account="acme", **{"class": "read"}))
+    message = call(descriptor(account="acme", class_="read"))
     await service.answer(message)
     fleet.limiter.apply(envoy_policy(rate_per_s=1, burst=10, section=section, version=2))
     await service.answer(message)
     assert ["acme", "everyone"] == [verdict.basis.caller for verdict in fleet.sink.verdicts]
 
 
-_GOOD = descriptor(account="acme", **{"class": "read"})
+_GOOD = descriptor(account="acme", class_="read")
 
 
 @pytest.mark.parametrize(
@@ -138,13 +139,13 @@ _GOOD = descriptor(account="acme", **{"class": "read"})
         (call(), "descriptors is '(0 of them)'; allowed: 1 to 64"),
         (call(*[_GOOD] * (MAX_DESCRIPTORS + 1)), "(65 of them)"),
         (call(_GOOD, descriptor()), "descriptors[1].entries is '(0 of them)'"),
-        (call(descriptor(**{f"k{n}": "v" for n in range(65)})), "descriptors[0].entries is '(65 of them)'"),
-        (call(descriptor(**{"": "v"})), "descriptors[0].entries[0].key is ''"),
-        (call(_GOOD, descriptor(account="a\nb", **{"class": "read"})), "descriptors[1] caller is 'a\\nb'"),
-        (call(descriptor(account="x" * 5_000, **{"class": "read"})), "(5,000 long)"),
-        (call(descriptor(account="acme", **{"class": ""})), "descriptors[0] scope is ''"),
+        (call(raw_descriptor({f"k{n}": "v" for n in range(65)})), "descriptors[0].entries is '(65 of them)'"),
+        (call(raw_descriptor({"": "v"})), "descriptors[0].entries[0].key is ''"),
+        (call(_GOOD, descriptor(account="a\nb", class_="read")), "descriptors[1] caller is 'a\\nb'"),
+        (call(descriptor(account="x" * 5_000, class_="read")), "(5,000 long)"),
+        (call(descriptor(account="acme", class_="")), "descriptors[0] scope is ''"),
         (call(_GOOD, hits=1_000_000_001), "hits_addend is 1000000001; allowed: 0 to 1,000,000,000"),
-        (call(_GOOD, descriptor(account="b", hits=1 << 63, **{"class": "x"})), "descriptors[1].hits_addend is"),
+        (call(_GOOD, descriptor(account="b", hits=1 << 63, class_="x")), "descriptors[1].hits_addend is"),
     ],
 )
 async def test_malformed_call_names_the_fault_and_charges_nobody(message: bytes, says: str) -> None:
