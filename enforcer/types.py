@@ -267,6 +267,10 @@ class AskFault(msgspec.Struct, frozen=True):
     owner_now_us: int = 0
 
 
+class Moved(AskFault, frozen=True):
+    """The bucket is at another node now, or is on its way there: the ask took no effect; refresh and place it again."""
+
+
 class Answer(msgspec.Struct, frozen=True):
     """What the owner says to an `Ask`.
 

@@ -1,0 +1,56 @@
+"""What replies of a server mean: an answer, a fault of one bucket, a bucket that moved, or a server that refuses.
+
+Never does I/O.
+"""
+
+from __future__ import annotations
+
+import re
+
+from redis.exceptions import AskError, ClusterDownError, MovedError, RedisError, ResponseError, TryAgainError
+
+from enforcer.owners.lua.frames import unpack_answer
+from enforcer.types import Answer, AskFault, Moved
+
+#: What a server says of itself, also from within a script. Anything else that a script meets is in its bucket.
+_OF_THE_SERVER = re.compile(r"\b(BUSY|CLUSTERDOWN|LOADING|MASTERDOWN|MISCONF|NOAUTH|NOPERM|NOREPLICAS|OOM|READONLY)\b")
+_IN_A_SCRIPT = ("user_script", "Error running script")
+
+
+def is_moved(error: ResponseError) -> bool:
+    """Whether a node of a cluster says that it does not hold the bucket, or that nobody does; others it may hold."""
+    if isinstance(error, ClusterDownError):
+        return "slot not served" in str(error)
+    return isinstance(error, (MovedError, AskError, TryAgainError))
+
+
+def is_of_the_bucket(error: ResponseError) -> bool:
+    """Whether the error is of one bucket: what the script met in it, or where it is; not of the whole server."""
+    if is_moved(error):
+        return True
+    said = str(error)
+    # The client has classes for what servers say of themselves; older servers say it within the script's message.
+    if type(error) is not ResponseError or _OF_THE_SERVER.search(said):
+        return False
+    return said.startswith("WRONGTYPE") or any(words in said for words in _IN_A_SCRIPT)
+
+
+def outcome(reply: object) -> Answer | AskFault:
+    """What one reply of the script means."""
+    if isinstance(reply, bytes):
+        try:
+            return unpack_answer(reply)
+        except ValueError as error:
+            return AskFault(str(error))
+    if isinstance(reply, ResponseError) and is_moved(reply):
+        return Moved(f"{type(reply).__name__}: {reply}")
+    return AskFault(str(reply) if isinstance(reply, ResponseError) else f"a reply of type {type(reply).__name__}")
+
+
+def cause(error: Exception) -> str:
+    """What went wrong, without the address: the client repeats it in its own errors, so the system's are taken."""
+    said = "it refused" if isinstance(error, ResponseError) else "no answer"
+    below = error.__cause__ or error.__context__
+    if isinstance(error, RedisError) and isinstance(below, OSError):
+        error = below
+    return f"{said}: {type(error).__name__}: {error}"
