@@ -1,0 +1,89 @@
+"""From the text of TALLYGATE_OWNER_URL to the owners that it names. Never connects, never shows a password."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from enforcer.errors import ConfigError
+from enforcer.owners.cluster import ClusterOwners
+from enforcer.owners.model import OwnersModel
+from enforcer.owners.one import OneOwner
+from enforcer.owners.port import Owners
+from enforcer.owners.redis import RedisOwner
+from enforcer.owners.ring import Ring
+from enforcer.owners.sentinel import SentinelOwners
+from enforcer.owners.servers import checked_address
+
+_MANY = re.compile(r"(rediss?)\+(cluster|sentinel)://(?:([^/?]*)@)?([^/?@]*)(/[^?]*)?(\?.*)?")
+_FORMS = "redis+cluster://host:port,host:port or redis+sentinel://host:port,host:port/service; rediss+… for TLS"
+
+
+def owners_from_url(url: str, *, timeout_s: float, placing: OwnersModel | None = None) -> Owners:
+    """The owners that an address names: one server, a ring of several, a cluster, or what sentinels watch.
+
+    Args:
+        url: ``redis://…``, ``rediss://…`` or ``unix://…``; several of them with commas or spaces between; or
+            ``redis+cluster://host:port,host:port`` or ``redis+sentinel://host:port,host:port/service``, with the
+            user, password and options of all nodes in it.
+        timeout_s: longest time for one call to one node.
+        placing: pins and weights; for a ring only.
+
+    Raises:
+        ConfigError: it is not such an address, or the placing does not fit it. Never shows a password.
+    """
+
+    def owner_of(server: str) -> RedisOwner:
+        return RedisOwner(server, timeout_s=timeout_s)
+
+    if "+" in url.split("://", 1)[0]:
+        if placing is not None and placing != OwnersModel():
+            raise ConfigError("owners of a policy place callers on a ring; allowed: none with a cluster or sentinels")
+        return _many(url, owner_of, timeout_s)
+    servers = [part for part in re.split(r"[\s,]+(?=[a-z]+://)", url.strip()) if part]
+    if len(servers) < 2 and (placing is None or placing == OwnersModel()):
+        owner = owner_of(url.strip())
+        return OneOwner(owner, name=owner.address)
+    nodes = {}
+    for server in servers:
+        owner = owner_of(server.rstrip(","))
+        if owner.address in nodes:
+            raise ConfigError(f"owner address names {owner.address} twice; allowed: each node once")
+        nodes[owner.address] = owner
+    return Ring(nodes, placing or OwnersModel())
+
+
+def _many(url: str, owner_of: Callable[[str], RedisOwner], timeout_s: float) -> Owners:
+    found = _MANY.fullmatch(url.strip())
+    if found is None:
+        raise ConfigError(f"owner address has another form; allowed: {_FORMS}")
+    scheme, kind, user, hosts, path, options = (part or "" for part in found.groups())
+    addresses = [host.strip() for host in hosts.split(",")]
+    service = path.strip("/")
+    credentials = f"{user}@" if user else ""
+
+    def url_of(host: str, port: int) -> str:
+        shown = f"[{host}]" if ":" in host else host
+        return f"{scheme}://{credentials}{shown}:{port}/0{options}"
+
+    if kind == "cluster":
+        if service not in {"", "0"}:
+            raise ConfigError("owner address has a path; allowed: none with a cluster, which has one database")
+        seeds = [_checked(f"{scheme}://{credentials}{address}/0{options}") for address in addresses]
+        return ClusterOwners(seeds, url_of=url_of, owner_of=owner_of, timeout_s=timeout_s)
+    if not service or "/" in service:
+        raise ConfigError(f"owner address names no service; allowed: {_FORMS}")
+    sentinels = [_sentinel(f"{scheme}://{address}/0{options}") for address in addresses]
+    name = f"{scheme}+sentinel://{','.join(addresses)}/{service}"
+    return SentinelOwners(sentinels, service, name=name, url_of=url_of, owner_of=owner_of, timeout_s=timeout_s)
+
+
+def _checked(url: str) -> str:
+    checked_address(url)
+    return url
+
+
+def _sentinel(url: str) -> str:
+    parts = urlsplit(_checked(url))
+    return url if parts.port else parts._replace(netloc=f"{parts.netloc}:26379").geturl()
