@@ -20,7 +20,7 @@ class EnforcerConfig:
     """Where a copy finds its owner and policy, and what it is called.
 
     Attributes:
-        owner_url: ``redis://``, ``rediss://`` or ``unix://`` address of the owner.
+        owner_url: address of the owner or owners, as `enforcer.owners.addresses` takes it.
         policy_path: the policy file.
         copy_id: stable name of this process slot, 1 to 63 characters of ``A-Z a-z 0-9 . _ -``.
     """
@@ -43,8 +43,11 @@ class EnforcerConfig:
             copy_id=environ.get("TALLYGATE_COPY_ID") or default_copy_id(socket.gethostname(), os.getpid()),
         )
         faults = []
-        if re.match(r"(rediss?|unix)://", config.owner_url) is None:
-            faults.append("TALLYGATE_OWNER_URL has another scheme; allowed: redis://, rediss://, unix://")
+        if re.match(r"(rediss?|unix|rediss?\+(cluster|sentinel))://", config.owner_url) is None:
+            faults.append(
+                "TALLYGATE_OWNER_URL has another scheme; allowed: redis://, rediss://, unix://, redis+cluster://, "
+                "rediss+cluster://, redis+sentinel://, rediss+sentinel://"
+            )
         try:
             new_identity(config.copy_id, unix_ms=0, pid=0)
         except InvalidField as fault:
