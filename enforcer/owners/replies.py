@@ -13,7 +13,10 @@ from enforcer.owners.lua.frames import unpack_answer
 from enforcer.types import Answer, AskFault, Moved
 
 #: What a server says of itself, also from within a script. Anything else that a script meets is in its bucket.
-_OF_THE_SERVER = re.compile(r"\b(BUSY|CLUSTERDOWN|LOADING|MASTERDOWN|MISCONF|NOAUTH|NOPERM|NOREPLICAS|OOM|READONLY)\b")
+_OF_THE_SERVER = re.compile(
+    r"\b(BUSY|CLUSTERDOWN|LOADING|MASTERDOWN|MISCONF|NOAUTH|NOPERM|NOREPLICAS|OOM|READONLY)\b"
+    r"|ACL failure in script|The user executing the script"
+)
 _IN_A_SCRIPT = ("user_script", "Error running script")
 
 
