@@ -7,7 +7,7 @@ from enforcer.core.sentences import explain_refusal
 from enforcer.errors import ConfigError, EnforcerError, InvalidField, PolicyError
 from enforcer.http.asgi import RateLimitMiddleware
 from enforcer.identity import CopyIdentity, parse_request_id
-from enforcer.keying import from_api_key, from_header
+from enforcer.keying import first_of, from_address, from_api_key, from_header
 from enforcer.limiting.limiter import Limiter
 from enforcer.policies import load_policy
 from enforcer.policies.model import Policy
@@ -33,6 +33,8 @@ __all__ = [
     "Verdict",
     "build_limiter",
     "explain_refusal",
+    "first_of",
+    "from_address",
     "from_api_key",
     "from_header",
     "load_policy",
