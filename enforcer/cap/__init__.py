@@ -1,0 +1,1 @@
+"""The protection of a copy: how many requests it has in flight, whoever sent them."""
