@@ -14,6 +14,8 @@ from typing import Annotated, Any, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from enforcer.envoy.mapping import EnvoySection
+from enforcer.core.inflight import Priority
+from enforcer.policies.cap import CapRule, cap_fault
 from enforcer.policies.limits import (
     MAX_COST_TOKENS,
     SOFT_SHARE,
@@ -73,10 +75,11 @@ class CallerRule(PolicyModel):
 
 
 class Scope(PolicyModel):
-    """A class of requests: what each costs, in tokens, and what happens while the owner is away."""
+    """A class of requests: what each costs, in tokens, what happens while the owner is away, and who goes first."""
 
     cost: int = Field(default=1, ge=0, le=MAX_COST_TOKENS)
     fail_mode: FailMode | None = Field(default=None, strict=False)
+    priority: Priority = Field(default=Priority.NORMAL, strict=False)
 
 
 class Unnamed(StrEnum):
@@ -134,6 +137,7 @@ class Policy(PolicyModel):
     unnamed: Unnamed = Field(default=Unnamed.OWN, strict=False)
     fleet: Fleet = Field(default_factory=Fleet)
     fail: Fail = Field(default_factory=Fail)
+    cap: CapRule | None = None
     timeouts: Timeouts = Field(default_factory=Timeouts)
     envoy: EnvoySection | None = None
 
@@ -186,6 +190,8 @@ def reference_faults(document: Mapping[str, Any]) -> Iterator[tuple[Location, st
     yield from limit_faults(document)
     yield from _fail_faults(document)
     yield from _cost_faults(document)
+    if (fault_of_cap := cap_fault(document)) is not None:
+        yield fault_of_cap
     anonymous = document.get("anonymous")
     if isinstance(anonymous, Mapping):
         caller = anonymous.get("caller")
