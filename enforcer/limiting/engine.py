@@ -26,9 +26,10 @@ from enforcer.policies.limits import MAX_COST_TOKENS
 from enforcer.policies.model import Policy
 from enforcer.settings import LimiterSettings
 from enforcer.sink import Sink
-from enforcer.types import Source, Verdict
+from enforcer.types import Reason, Source, Verdict, outcome_code
 
 log = logging.getLogger("enforcer")
+_CEILING = outcome_code(Source.CAP, Reason.CEILING)
 
 
 class Engine(Decisions):
@@ -139,6 +140,34 @@ class Engine(Decisions):
     def refund(self, verdict: Verdict) -> None:
         """Give back what an admitted request cost: it was not served. See `charge`."""
         self.charge(verdict, 0)
+
+    def refuse_for_cap(self, caller: str, scope: str = "default", cost: int | None = None, *, wait_ms: int) -> Verdict:
+        """Record that the protection refused a request: nothing is charged, and no owner hears of it.
+
+        Args:
+            caller: as `Limiter.check` takes it.
+            scope: likewise.
+            cost: likewise.
+            wait_ms: after which the client may try again, from 1.
+
+        Raises:
+            InvalidField, EnforcerError: as `Limiter.check`.
+        """
+        if cost is not None and (cost.__class__ is not int or not 0 <= cost <= MAX_COST_TOKENS):
+            raise invalid_cost(cost)
+        validate_name("caller", caller)
+        validate_name("scope", scope)
+        with self._lock:
+            lane = self._open_lane(caller, scope)
+            return self.record(
+                lane.basis_alone(),
+                self._now(),
+                allowed=False,
+                code=_CEILING,
+                cost=lane.cost if cost is None else cost,
+                remaining=lane.account.held,
+                wait_ms=wait_ms,
+            )
 
     def apply(self, policy: Policy) -> None:
         """Go by another version of the policy from the next request on.

@@ -1,6 +1,9 @@
 """The limiter that a gateway holds: a verdict for each request, from the grant in hand or, without one, from the owner.
 
 Never raises for a refusal, never waits for the record, and never asks the owner while it holds a grant.
+
+The limiter is the fairness: who may have how much. It does not know whether the service is saturated; the protection is
+`enforcer.cap`, which in turn knows nobody.
 """
 
 from __future__ import annotations
