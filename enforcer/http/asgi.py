@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from enforcer.cap.cap import NO_SLOT
+from enforcer.cap.guard import CapGuard
 from enforcer.core.headers import header_fields
 from enforcer.core.routes import RouteMatcher
 from enforcer.core.sentences import explain_refusal
@@ -19,7 +21,7 @@ from enforcer.http.lifespan import Lifespan
 from enforcer.keying import Identify, from_header
 from enforcer.limiting.limiter import Limiter
 from enforcer.policies.model import UNMATCHED_SCOPE, Policy, is_route
-from enforcer.types import Reason, Verdict
+from enforcer.types import Reason, Source, Verdict
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -47,6 +49,7 @@ class RateLimitMiddleware:
         *,
         identify: Identify = _identify_by_account,
         scope_of: ScopeOf | None = None,
+        cap: CapGuard | None = None,
     ) -> None:
         """Wrap `app`.
 
@@ -57,10 +60,12 @@ class RateLimitMiddleware:
                 `InvalidField`, which the client gets as a 400.
             scope_of: the request's scope, never made of the raw path; None: the route template that a framework has
                 resolved, else the policy's route that matches, else ``(unmatched)``.
+            cap: the protection, by the policy's ``cap``: a request that finds no room gets a 503. None: there is none.
         """
         self._app = app
         self._identify = identify
         self._given_scope_of = scope_of
+        self._cap = cap
         self._limiter: Limiter | None = None
         self._lifespan: Lifespan | None = None
         if isinstance(limiter, Limiter):
@@ -79,15 +84,16 @@ class RateLimitMiddleware:
         limiter = self._limiter or self._limiter_late()
         try:
             caller = self._identify(scope)
-            verdict = await limiter.acheck(
-                limiter.policy.anonymous.caller if caller is None else caller, self._scope_of(scope)
-            )
+            caller = limiter.policy.anonymous.caller if caller is None else caller
+            name = self._scope_of(scope)
+            entered = NO_SLOT if self._cap is None else self._cap.enter(limiter, caller, name)
+            verdict = entered if isinstance(entered, Verdict) else await entered.checked(limiter.acheck(caller, name))
         except InvalidField as fault:
             await _send_problem(send, 400, [], {"type": "about:blank", "title": "Bad Request", "detail": str(fault)})
             return
         fields = header_fields(verdict, room=limiter.room(verdict))
-        if not verdict.allowed:
-            await _send_problem(send, 429, fields, _refusal(limiter, verdict))
+        if isinstance(entered, Verdict) or not verdict.allowed:
+            await _send_problem(send, 503 if verdict.source is Source.CAP else 429, fields, _refusal(limiter, verdict))
             return
 
         async def send_with_fields(message: Message) -> None:
@@ -95,7 +101,8 @@ class RateLimitMiddleware:
                 message = {**message, "headers": [*message.get("headers", ()), *fields]}
             await send(message)
 
-        await self._app(scope, receive, send_with_fields)
+        with entered:
+            await self._app(scope, receive, send_with_fields)
 
     def _use(self, limiter: Limiter) -> None:
         self._scope_of = self._given_scope_of or scope_from_route(limiter.policy)
@@ -126,14 +133,14 @@ def scope_from_route(policy: Policy) -> ScopeOf:
 
 
 def _refusal(limiter: Limiter, verdict: Verdict) -> dict[str, Any]:
-    """The body of a 429; `retry_after_ms` is null where no wait helps."""
+    """The body of a 429 or a 503; `retry_after_ms` is null where no wait helps."""
     terms, reason = verdict.basis.standing.terms, verdict.reason
     plan = terms.plan
     kind = "temporary-reduced-capacity" if reason in _OWNER_AWAY else "quota-exceeded"
     wait_ms = verdict.retry_after_ms
     return {
         "type": _PROBLEM_TYPES + kind,
-        "title": "Too Many Requests",
+        "title": "Service Unavailable" if verdict.source is Source.CAP else "Too Many Requests",
         "detail": explain_refusal(
             reason=reason, cost=verdict.cost, rate_per_s=plan.rate_per_s, burst=plan.burst, retry_after_ms=wait_ms
         ),
