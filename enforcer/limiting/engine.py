@@ -82,6 +82,11 @@ class Engine(Decisions):
         """Whether requests without a grant are decided by this copy alone, because the owner is away."""
         return self._askers.alone
 
+    def holding(self) -> tuple[int, int]:
+        """How many buckets this copy knows, and tokens that it holds of them, at about this moment; takes no lock."""
+        accounts = self._directory.accounts
+        return len(accounts), sum(account.held for account in accounts)
+
     def close(self) -> None:
         """Settle every grant, ship the record, release the owner. Safe to call twice; afterwards `check` raises.
 
