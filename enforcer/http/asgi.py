@@ -20,6 +20,8 @@ from enforcer.errors import ConfigError, InvalidField
 from enforcer.http.lifespan import Lifespan
 from enforcer.keying import Identify, from_header
 from enforcer.limiting.limiter import Limiter
+from enforcer.metrics.checks import measured_by, unmeasured
+from enforcer.metrics.metrics import Metrics
 from enforcer.policies.model import UNMATCHED_SCOPE, Policy, is_route
 from enforcer.types import Reason, Source, Verdict
 
@@ -50,6 +52,7 @@ class RateLimitMiddleware:
         identify: Identify = _identify_by_account,
         scope_of: ScopeOf | None = None,
         cap: CapGuard | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """Wrap `app`.
 
@@ -61,11 +64,13 @@ class RateLimitMiddleware:
             scope_of: the request's scope, never made of the raw path; None: the route template that a framework has
                 resolved, else the policy's route that matches, else ``(unmatched)``.
             cap: the protection, by the policy's ``cap``: a request that finds no room gets a 503. None: there is none.
+            metrics: told how long each check took. None: nothing is.
         """
         self._app = app
         self._identify = identify
         self._given_scope_of = scope_of
         self._cap = cap
+        self._checked = unmeasured if metrics is None else measured_by(metrics)
         self._limiter: Limiter | None = None
         self._lifespan: Lifespan | None = None
         if isinstance(limiter, Limiter):
@@ -87,7 +92,11 @@ class RateLimitMiddleware:
             caller = limiter.policy.anonymous.caller if caller is None else caller
             name = self._scope_of(scope)
             entered = NO_SLOT if self._cap is None else self._cap.enter(limiter, caller, name)
-            verdict = entered if isinstance(entered, Verdict) else await entered.checked(limiter.acheck(caller, name))
+            verdict = (
+                entered
+                if isinstance(entered, Verdict)
+                else await entered.checked(self._checked(limiter.acheck(caller, name)))
+            )
         except InvalidField as fault:
             await _send_problem(send, 400, [], {"type": "about:blank", "title": "Bad Request", "detail": str(fault)})
             return
