@@ -64,7 +64,7 @@ class RateLimitMiddleware:
             scope_of: the request's scope, never made of the raw path; None: the route template that a framework has
                 resolved, else the policy's route that matches, else ``(unmatched)``.
             cap: the protection, by the policy's ``cap``: a request that finds no room gets a 503. None: there is none.
-            metrics: told how long each check took. None: nothing is.
+            metrics: told how long one check in sixteen took. None: nothing is.
         """
         self._app = app
         self._identify = identify

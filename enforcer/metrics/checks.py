@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from itertools import cycle
 from time import monotonic_ns
 from typing import TypeAlias
 
@@ -17,9 +18,13 @@ def unmeasured(check: Awaitable[Verdict]) -> Awaitable[Verdict]:
     return check
 
 
-def measured_by(metrics: Metrics) -> Checked:
-    """Has the time of each check that comes to a verdict observed, waiting for the owner included."""
+def measured_by(metrics: Metrics, *, one_in: int = 16) -> Checked:
+    """Has the time of one check in so many observed, if it comes to a verdict, waiting for the owner included.
+
+    Observing one takes about 0.9 µs, twice what a check itself does.
+    """
     observe = metrics.observe
+    is_turn = cycle([True, *([False] * (one_in - 1))]).__next__
 
     async def measured(check: Awaitable[Verdict]) -> Verdict:
         began_ns = monotonic_ns()
@@ -27,4 +32,4 @@ def measured_by(metrics: Metrics) -> Checked:
         observe("tallygate_check_seconds", (monotonic_ns() - began_ns) / 1e9)
         return verdict
 
-    return measured
+    return lambda check: measured(check) if is_turn() else check

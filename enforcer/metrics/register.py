@@ -94,7 +94,7 @@ GAUGES: Final[Mapping[GaugeName, Metric]] = {
 }
 HISTOGRAMS: Final[Mapping[HistogramName, Metric]] = {
     "tallygate_check_seconds": Metric(
-        "histogram", "seconds", "What a check took, waiting for the owner included.", bounds=_FAST_S
+        "histogram", "seconds", "What one check in sixteen took, waiting for the owner included.", bounds=_FAST_S
     ),
     "tallygate_owner_seconds": Metric(
         "histogram", "seconds", "What one round trip to an owner took, whatever came of it.", bounds=_ROUND_TRIP_S

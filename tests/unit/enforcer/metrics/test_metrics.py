@@ -170,7 +170,7 @@ def _capture(capture: Callable[[Any], None], verdict: object) -> None:
         capture(verdict)
 
 
-async def test_middleware_observes_each_check() -> None:
+async def test_middleware_observes_one_check_in_sixteen() -> None:
     """The check's own time, told apart from the application's."""
     copy = MeasuredCopy(rate_per_s=1, burst=1)
 
@@ -182,7 +182,7 @@ async def test_middleware_observes_each_check() -> None:
 
     gateway = RateLimitMiddleware(app, copy.limiter, metrics=copy.metrics)
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"x-account", b"acme")]}
-    for _ in range(3):
+    for _ in range(33):
         await gateway(scope, nothing, nothing)
     assert 3 == copy.metrics.read().distributions["tallygate_check_seconds"].counts[-1]
 
