@@ -14,6 +14,9 @@ from enforcer.config import DEFAULT_POLICY_PATH, EnforcerConfig
 from enforcer.errors import ConfigError
 from enforcer.identity import CopyIdentity, new_identity
 from enforcer.limiting.limiter import Limiter
+from enforcer.metrics.measured import MeasuredOwner, MeasuredSink
+from enforcer.metrics.metrics import Metrics
+from enforcer.metrics.watching import watch_limiter
 from enforcer.owners.redis import RedisOwner
 from enforcer.policies import load_policy
 from enforcer.settings import LimiterSettings
@@ -21,13 +24,17 @@ from enforcer.sink import NullSink, Sink
 
 
 def build_limiter(
-    config: EnforcerConfig | None = None, *, sink: Callable[[CopyIdentity], Sink] | None = None
+    config: EnforcerConfig | None = None,
+    *,
+    sink: Callable[[CopyIdentity], Sink] | None = None,
+    metrics: Metrics | None = None,
 ) -> Limiter:
     """The limiter of this process. Call it in the process that serves, after any fork, and close it at the end.
 
     Args:
         config: where owner and policy are; None: from the environment.
         sink: makes the sink that records this copy's decisions, such as `stream.kafka_sink`; None: nothing records.
+        metrics: what is to be told of owner, sink and limiter, such as a `CopyMetrics`; None: nothing is measured.
 
     Raises:
         ConfigError: a setting or the owner's address is wrong, or there is no policy file.
@@ -47,4 +54,10 @@ def build_limiter(
     except ConfigError as fault:
         raise ConfigError(f"TALLYGATE_OWNER_URL: {fault}") from fault
     settings = LimiterSettings(owner_name=owner.address)
-    return Limiter(policy, owner, sink(identity) if sink else NullSink(), identity, settings=settings, clock=clock)
+    records: Sink = sink(identity) if sink else NullSink()
+    if metrics is None:
+        return Limiter(policy, owner, records, identity, settings=settings, clock=clock)
+    measured = MeasuredOwner(owner, metrics, name=owner.address, clock=clock)
+    limiter = Limiter(policy, measured, MeasuredSink(records, metrics), identity, settings=settings, clock=clock)
+    watch_limiter(metrics, limiter)
+    return limiter
