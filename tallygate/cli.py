@@ -61,6 +61,9 @@ def _run(options: argparse.Namespace) -> int:
         return int(_load(_PROCESSES[command][0]).main())
     if command == "policy":
         return int(_load("enforcer.policies.check").main(["check", *options.files]))
+    if command == "sidecar":
+        sidecar = _load("tallygate.sidecar")
+        return int(sidecar.run(listen=options.listen, workers=options.workers, kafka=options.kafka))
     if command == "link":
         return int(
             _load("tallygate.link").print_link(role=options.role, caller=options.caller, base_url=options.base_url)
@@ -146,6 +149,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_stack(demo, fixed_ports=False)
     for name, (_, text) in _PROCESSES.items():
         commands.add_parser(name, help=text, description=f"{text}; settings are TALLYGATE_… in the environment")
+    sidecar = commands.add_parser("sidecar", help="serve the limiter over HTTP, for gateways in any language")
+    sidecar.add_argument("--listen", metavar="ADDRESS", help="host:port or unix:/path (TALLYGATE_SIDECAR)")
+    sidecar.add_argument("--workers", type=_count, metavar="N", help="processes, each its own copy (1)")
+    sidecar.add_argument("--kafka", action="store_true", help="record decisions; so does TALLYGATE_KAFKA, if it is set")
     link = commands.add_parser("link", help="print an address that signs someone in to the pages")
     link.add_argument("--role", choices=["customer", "support"], help="customer with --caller, else support")
     link.add_argument("--caller", metavar="NAME", help="whose usage a customer sees")

@@ -15,6 +15,7 @@ from dashboard.config import DashboardConfig
 from enforcer.config import EnforcerConfig
 from enforcer.envoy.config import EnvoyConfig
 from enforcer.errors import ConfigError
+from enforcer.sidecar.config import SidecarConfig
 from stream.config import StreamConfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,6 +24,7 @@ PACKAGES = ("enforcer", "stream", "aggregator", "dashboard", "tallygate")
 READERS: dict[str, tuple[Callable[[Mapping[str, str]], Any], ...]] = {
     "gateway": (EnforcerConfig.from_env, StreamConfig.from_env),
     "Envoy's service": (EnvoyConfig.from_env,),
+    "sidecar": (SidecarConfig.from_env,),
     "recorder and worker": (AggregatorConfig.from_env,),
     "pages": (DashboardConfig.from_env,),
 }
@@ -120,7 +122,7 @@ def test_reference_has_the_default_that_holds(setting: Setting) -> None:
     assert setting.text
     value = setting.default_value
     if value is None:
-        assert setting.name in {"TALLYGATE_COPY_ID", "TALLYGATE_SECRET"}
+        assert setting.name in {"TALLYGATE_COPY_ID", "TALLYGATE_SECRET", "TALLYGATE_SIDECAR_TOKEN"}
         return
     for reader in setting.read_by:
         for from_env in READERS[reader]:
