@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from enforcer.config import EnforcerConfig
 from enforcer.core.sentences import explain_refusal
+from enforcer.decorators import Refused, limited
 from enforcer.errors import ConfigError, EnforcerError, InvalidField, PolicyError
 from enforcer.http.asgi import RateLimitMiddleware
+from enforcer.http.wsgi import RateLimitWSGIMiddleware
 from enforcer.identity import CopyIdentity, parse_request_id
 from enforcer.keying import first_of, from_address, from_api_key, from_header
 from enforcer.limiting.limiter import Limiter
 from enforcer.policies import load_policy
 from enforcer.policies.model import Policy
+from enforcer.process import PerProcess
 from enforcer.settings import LimiterSettings
 from enforcer.sink import Sink
 from enforcer.types import Reason, Source, Verdict
@@ -24,10 +27,13 @@ __all__ = [
     "InvalidField",
     "Limiter",
     "LimiterSettings",
+    "PerProcess",
     "Policy",
     "PolicyError",
     "RateLimitMiddleware",
+    "RateLimitWSGIMiddleware",
     "Reason",
+    "Refused",
     "Sink",
     "Source",
     "Verdict",
@@ -37,6 +43,7 @@ __all__ = [
     "from_address",
     "from_api_key",
     "from_header",
+    "limited",
     "load_policy",
     "parse_request_id",
 ]

@@ -6,7 +6,7 @@ EnforcerError
  ├─ ConfigError        a setting or address is wrong: correct the configuration
  └─ OwnerUnavailable   the owner did not answer in time: recoverable, the limiter degrades by itself
 
-Refusing a caller is a `Verdict`, never an exception.
+Refusing a caller is a `Verdict`, never an exception; only functions under `limited` raise it, as `Refused`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The response headers that tell a client where it stands: `RateLimit-Policy`, `RateLimit`, `Retry-After`.
 
-The first two as structured fields, after draft-ietf-httpapi-ratelimit-headers: ``"name";q=quota;w=window_s`` and
+Beside them the older three, `X-RateLimit-Limit`, `-Remaining` and `-Reset`, for clients that know only those. The first
+two as structured fields, after draft-ietf-httpapi-ratelimit-headers: ``"name";q=quota;w=window_s`` and
 ``"name";r=remaining;t=seconds_until_more``. Pure; nothing here is ever estimated in the client's favour.
 """
 
@@ -43,12 +44,33 @@ def header_fields(verdict: Verdict, *, room: int) -> list[tuple[bytes, bytes]]:
     if verdict.allowed:
         more = b";t=%d" % more_in_s if room < terms.plan.burst else b""
         return [(b"ratelimit-policy", policy), (b"ratelimit", b"%b;r=%d%b" % (state, max(0, room), more))]
+    line = state_field(terms.limit, room, more_in_s=retry_after_s(verdict.retry_after_ms)).encode("ascii")
+    return [(b"ratelimit-policy", policy), (b"ratelimit", line), *retry_after_field(verdict)]
+
+
+def legacy_fields(verdict: Verdict, *, room: int) -> list[tuple[bytes, bytes]]:
+    """The older three, without `Retry-After`.
+
+    `X-RateLimit-Reset` is in seconds from now, as `t` of `RateLimit` is; 0 while nothing is spent, and left out where
+    no wait helps.
+
+    Args:
+        verdict: on the request.
+        room: tokens that the caller may expect to have left.
+    """
+    plan = verdict.basis.standing.terms.plan
+    fields = [(b"x-ratelimit-limit", b"%d" % plan.burst), (b"x-ratelimit-remaining", b"%d" % max(0, room))]
+    if not verdict.allowed:
+        reset_s = retry_after_s(verdict.retry_after_ms)
+    else:
+        reset_s = _seconds(1 / plan.rate_per_s) if room < plan.burst else 0
+    return fields if reset_s is None else [*fields, (b"x-ratelimit-reset", b"%d" % reset_s)]
+
+
+def retry_after_field(verdict: Verdict) -> list[tuple[bytes, bytes]]:
+    """``Retry-After`` where a wait helps, else nothing."""
     wait_s = retry_after_s(verdict.retry_after_ms)
-    line = state_field(terms.limit, room, more_in_s=wait_s).encode("ascii")
-    fields = [(b"ratelimit-policy", policy), (b"ratelimit", line)]
-    if wait_s is not None:
-        fields.append((b"retry-after", b"%d" % wait_s))
-    return fields
+    return [] if wait_s is None else [(b"retry-after", b"%d" % wait_s)]
 
 
 @lru_cache(maxsize=1_024)
