@@ -13,8 +13,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from enforcer.envoy.mapping import EnvoySection
 from enforcer.core.inflight import Priority
+from enforcer.envoy.mapping import EnvoySection
 from enforcer.policies.cap import CapRule, cap_fault
 from enforcer.policies.limits import (
     MAX_COST_TOKENS,

@@ -1,1 +1,1 @@
-"""What the documents show is run."""
+"""The pages of docs/: every snippet runs."""
