@@ -17,7 +17,8 @@ class LimiterSettings:
         threaded: ask from a background thread. False: on the calling thread, and nothing happens between calls but by
             `Limiter.tend`.
         locked: take a lock for every decision; None: only on a build of Python without the GIL.
-        idle_settle_s: after this long without spending, unspent tokens go home.
+        idle_settle_s: after this long without spending, unspent tokens go home, but for what the copy would use
+            before they expire.
         evict_after_s: after this long without a request, a caller is forgotten.
         max_callers: above this many, new callers share the anonymous bucket until others are forgotten.
         ask_ahead_above_ms: the next grant is asked for early while the owner takes longer than this to answer;

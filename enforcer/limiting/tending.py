@@ -9,9 +9,12 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 
 from enforcer.core.account import Account
+from enforcer.core.idle import goes_home
 from enforcer.settings import LimiterSettings
 from enforcer.types import SettleCause
 
+#: How late a round may be.
+_LATE_NS = 250_000_000
 #: Accounts looked at in one round, so that the lock is never held for long.
 _GLANCE = 256
 
@@ -58,14 +61,16 @@ class Tending:
             if self._idle[0][0] > now_ns or len(owing) >= room:
                 break
             _, account, mark = self._idle.popleft()
-            spent = account.spent
-            if account not in busy and spent == mark and now_ns >= account.backoff.until_ns:
+            spent, next_look_ns = account.spent, now_ns + self._idle_ns
+            is_left_alone = account not in busy and spent == mark and now_ns >= account.backoff.until_ns
+            owes = account.finals or account.owed > 0
+            if is_left_alone and (owes or goes_home(account, next_look_ns + _LATE_NS)):
                 if not account.close_all(SettleCause.IDLE, now_ns) and account.owed <= 0:
                     account.watched = False
                     continue
                 owing.append(account)
             # Looked at again also when it owes: the owner may not hear it this time.
-            self._idle.append((now_ns + self._idle_ns, account, spent))
+            self._idle.append((next_look_ns, account, spent))
         return owing
 
     def forget_old(self, now_ns: int, waited_for: Collection[Account], *, alone: bool) -> None:

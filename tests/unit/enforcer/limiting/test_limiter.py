@@ -158,8 +158,8 @@ def test_idle_tokens_go_home() -> None:
     fleet = Fleet(make_policy(rate_per_s=1, burst=50))
     for _ in range(20):
         fleet.limiter.check("acme")
-    fleet.advance(2.5)
-    assert {SettleCause.ASK, SettleCause.IDLE} == {f.settlement.cause for f in fleet.sink.settlements}
+    fleet.advance(6.0)
+    assert {SettleCause.ASK, SettleCause.EXPIRY} == {f.settlement.cause for f in fleet.sink.settlements}
     bucket = fleet.owner.bucket("acme", "rate")
     assert bucket is not None
     assert all(not member.open for member in bucket.members.values())

@@ -32,6 +32,23 @@ def test_an_account_that_keeps_spending_is_left_alone() -> None:
     assert not account.holds_grant
 
 
+def test_an_idle_account_keeps_its_stock_until_it_would_expire() -> None:
+    """What its own rate would use is as good here as at the owner, and costs no call."""
+    tending = Tending(LimiterSettings(idle_settle_s=1))
+    account = _holding("acme", now_ns=S)
+    account.spend(2, 2 * S)
+    ask = account.ask(ask_no=2, member="a/1", now_ns=2 * S, jitter=0.5, waiting=[1], ahead=True)
+    answered = Answer(Grant(8, 3, 1, 0, 5_000_000), 1, 0.0, 0, 0, ())
+    account.answered(ask, answered, sent_ns=2 * S, now_ns=2 * S, ahead_on=False)
+    account.spend(8, 2 * S)
+    tending.watch_idle(account, 2 * S)
+    for second in (3, 4, 5, 6):
+        assert [] == tending.fallen_idle(second * S, busy=(), room=10)
+        assert 3 == account.held
+    assert [account] == tending.fallen_idle(7 * S, busy=(), room=10)
+    assert not account.holds_grant
+
+
 def test_a_debt_is_stated_until_it_is_heard() -> None:
     """The owner may not have been there the first time."""
     tending = Tending(LimiterSettings(idle_settle_s=1))
