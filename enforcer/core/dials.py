@@ -55,7 +55,7 @@ class Dials(msgspec.Struct, frozen=True, cache_hash=True):
     large_rate_per_s: float = 1_000.0
     pause_min_us: int = 100_000
     pause_max_us: int = 1_000_000
-    clock_back_us: int = 10_000_000
+    clock_back_us: int = 1_000_000
 
     def __post_init__(self) -> None:
         """Refuse values with which the rules would not hold.

@@ -50,7 +50,7 @@ def test_an_owner_that_forgets_everything_costs_a_burst_at_most() -> None:
     assert 0 == one("poisson 0.9x", K, world=_world(restarts=(15.0,))).wrongful
 
 
-@pytest.mark.parametrize("step_s", [-3_600.0, -0.5, 5.0])
+@pytest.mark.parametrize("step_s", [-3_600.0, -5.0, -0.5, 5.0])
 def test_a_step_of_the_owners_clock_is_hardly_felt(step_s: float) -> None:
     """A failover to a replica whose clock is behind must not refuse every caller until it has caught up."""
     world = _world(clock_steps=((15.0, step_s),))
