@@ -30,7 +30,8 @@ def draw(cells: Sequence[Cell], folder: Path) -> list[Path]:
     Raises:
         OSError: the folder cannot be written.
     """
-    mpl.rcParams.update({"svg.hashsalt": "tallygate", "font.size": 9, "axes.spines.top": False})
+    mpl.rcParams.update({"svg.hashsalt": "tallygate", "svg.fonttype": "none", "font.size": 9,
+                         "font.family": "sans-serif", "axes.spines.top": False})  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     standard = [cell for cell in cells if cell.run.plan == STANDARD.name]
     drawn = {
@@ -71,7 +72,13 @@ def _bars(panel: Axes, values: dict[str, float], title: str) -> None:
     panel.set_xlim(0.0, max(1.0, *values.values()) * 30)
     panel.set_title(title, fontsize=9)
     for row, name in enumerate(names):
-        panel.text(max(0.0, values[name]) * 1.2 + 0.01, row, f"{max(0.0, values[name]):.3g}", va="center", fontsize=8)
+        panel.text(max(0.0, values[name]) * 1.2 + 0.01, row, _figure(values[name]), va="center", fontsize=8)
+
+
+def _figure(value: float) -> str:
+    if value < 1e-6:
+        return "0"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 
 def _by_k(cells: Sequence[Cell], what: str) -> Figure:
@@ -93,7 +100,7 @@ def _by_k(cells: Sequence[Cell], what: str) -> Figure:
         panel.set_yscale("symlog", linthresh=0.01)
         panel.set_ylabel("refused wrongfully, % of requests")
     else:
-        panel.set_ylabel("calls at the owner per second, at 0.9 of the plan")
+        panel.set_ylabel("calls/s at the owner, at 0.9 of the plan")
     panel.set_ylim(bottom=0.0)
     panel.legend(frameon=False)
     return figure
@@ -112,7 +119,7 @@ def _by_pattern(cells: Sequence[Cell]) -> Figure:
         panel.bar(places, values, 0.4, color=_COLOURS[design], label=_LABELS[design])
     panel.set_xticks(range(len(patterns)), patterns, rotation=30, ha="right")
     panel.set_yscale("symlog", linthresh=0.01)
-    panel.set_ylim(bottom=0.0)
+    panel.set_ylim(0.0, 30.0)
     panel.set_ylabel("refused wrongfully, % of requests")
     panel.legend(frameon=False)
     return figure

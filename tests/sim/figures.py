@@ -26,7 +26,8 @@ class Figures:
         worst_excess: most that was admitted in any window of t seconds beyond burst + rate × t.
         burst: of the plan.
         seconds: length of the run.
-        asks_late: calls in the last half of the run.
+        asks_late: calls in the last half of the run, after every ramp.
+        wait_us_p50, wait_us_p99: how long those waited who did, in the last half of the run.
     """
 
     offered: int

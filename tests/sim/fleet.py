@@ -39,6 +39,7 @@ class Fleet(Timeline):
         self._end_us = 0
         self._at_us: list[int] = []
         self._decided = bytearray()
+        self._waits = [0] * len(plans)
         self._waits_us: list[list[int]] = [[] for _ in plans]
         self._asked_us: list[list[int]] = [[] for _ in plans]
 
@@ -112,6 +113,11 @@ class Fleet(Timeline):
         else:
             seat.waiting.append(index)
             self._enqueue(seat, at_us)
+
+    def _waited(self, seat: Seat, index: int, at_us: int) -> None:
+        self._waits[seat.caller] += 1
+        if 2 * at_us > self._end_us:
+            self._waits_us[seat.caller].append(at_us - self._at_us[index])
 
     def _admit(self, seat: Seat, index: int, at_us: int) -> None:
         self._decided[index] = 1
@@ -220,7 +226,7 @@ class Fleet(Timeline):
             else:
                 staying.append(index)
                 continue
-            self._waits_us[seat.caller].append(at_us - self._at_us[index])
+            self._waited(seat, index, at_us)
         seat.waiting = staying
         if staying and not seat.queued:
             seat.queued = True
@@ -257,7 +263,7 @@ class Fleet(Timeline):
         for seat in place.seats:
             waiting, seat.waiting = seat.waiting, []
             for index in waiting:
-                self._waits_us[seat.caller].append(at_us - self._at_us[index])
+                self._waited(seat, index, at_us)
                 if seat.account.spend(1, at_us * 1_000, past_expiry=True) >= 0:
                     self._admit(seat, index, at_us)
                 else:
@@ -272,7 +278,7 @@ class Fleet(Timeline):
             admitted=int(decided.sum()),
             oracle_admitted=int(exact.sum()),
             wrongful=int(((exact == 1) & (decided == 0)).sum()),
-            waited=len(waits),
+            waited=self._waits[caller],
             asks=len(asked),
             worst_excess=worst_excess(self._admitted[caller], plan),
             burst=plan.burst,
