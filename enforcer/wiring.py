@@ -14,10 +14,11 @@ from enforcer.config import DEFAULT_POLICY_PATH, EnforcerConfig
 from enforcer.errors import ConfigError
 from enforcer.identity import CopyIdentity, new_identity
 from enforcer.limiting.limiter import Limiter
-from enforcer.metrics.measured import MeasuredOwner, MeasuredSink
+from enforcer.metrics.measured import MeasuredSink
+from enforcer.metrics.measured_owners import MeasuredOwners
 from enforcer.metrics.metrics import Metrics
 from enforcer.metrics.watching import watch_limiter
-from enforcer.owners.redis import RedisOwner
+from enforcer.owners.addresses import owners_from_url
 from enforcer.policies import load_policy
 from enforcer.settings import LimiterSettings
 from enforcer.sink import NullSink, Sink
@@ -50,14 +51,14 @@ def build_limiter(
     clock = SystemClock()
     identity = new_identity(config.copy_id, unix_ms=clock.unix_us() // 1_000, pid=os.getpid())
     try:
-        owner = RedisOwner(config.owner_url, timeout_s=policy.timeouts.ask_ms / 1e3)
+        owners = owners_from_url(config.owner_url, timeout_s=policy.timeouts.ask_ms / 1e3, placing=policy.owners)
     except ConfigError as fault:
         raise ConfigError(f"TALLYGATE_OWNER_URL: {fault}") from fault
-    settings = LimiterSettings(owner_name=owner.address)
+    settings = LimiterSettings()
     records: Sink = sink(identity) if sink else NullSink()
     if metrics is None:
-        return Limiter(policy, owner, records, identity, settings=settings, clock=clock)
-    measured = MeasuredOwner(owner, metrics, name=owner.address, clock=clock)
+        return Limiter(policy, owners, records, identity, settings=settings, clock=clock)
+    measured = MeasuredOwners(owners, metrics, clock=clock)
     limiter = Limiter(policy, measured, MeasuredSink(records, metrics), identity, settings=settings, clock=clock)
     watch_limiter(metrics, limiter)
     return limiter

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from enforcer.clock import Clock
 from enforcer.core.account import Account
 from enforcer.core.breaker import Breaker, BreakerState
+from enforcer.limiting.asker_thread import AskerThread
 from enforcer.limiting.composing import Composing
 from enforcer.limiting.reporting import Reporting
 from enforcer.limiting.settling import BATCH, failure_cause, settle_last
@@ -22,7 +23,7 @@ from enforcer.limiting.waiter import Waiter
 from enforcer.limiting.waiting import Desk, Lines, deliver
 from enforcer.owners.port import Owner
 from enforcer.settings import LimiterSettings
-from enforcer.types import Answer, Ask, AskFault, SettleCause
+from enforcer.types import Answer, Ask, AskFault, Moved, SettleCause
 
 log = logging.getLogger("enforcer")
 
@@ -32,7 +33,7 @@ _RTT_WEIGHT = 0.1
 _BACK = "the owner answers again"
 
 
-class Asker:
+class Asker(AskerThread):
     """Coalesces, sends, delivers, settles.
 
     `lock` guards every account off the fast path, and what the sink is told: nothing once the copy is closed. All
@@ -42,6 +43,7 @@ class Asker:
         alone: whether decisions are made without this owner.
         all_here: all accounts whose bucket this owner holds; called with the lock held.
         tell: called in every round, with the lock held: what is to be said of the whole copy.
+        look_again: called after a failure, without the lock: which owner holds what may have changed.
     """
 
     def __init__(
@@ -56,10 +58,12 @@ class Asker:
         clock: Clock,
         settings: LimiterSettings,
     ) -> None:
+        super().__init__()
         self.alone = False
-        self.tending = Tending(settings)
+        self.tending = Tending(settings, node=name)
         self.all_here: Callable[[], Collection[Account]] = tuple
         self.tell: Callable[[], object] = tuple
+        self.look_again: Callable[[], object] = tuple
         self._lock = lock
         self._owner = owner
         self._name = name
@@ -68,14 +72,11 @@ class Asker:
         self._clock = clock
         self._settings = settings
         self._breaker = Breaker()
-        self._pending: queue.SimpleQueue[Account | None] = queue.SimpleQueue()
         self._lines = Lines(desk)
         # One round at a time: an account with two asks under way would disown the grant of the first by the second.
         self._round = threading.Lock()
         self._rtt_s = 0.0
-        self._stopping = False
         self._over = False
-        self._thread: threading.Thread | None = None
 
     def enqueue(self, account: Account) -> None:
         """Have the owner asked for this account in the next round. With the lock held."""
@@ -94,15 +95,12 @@ class Asker:
         if not self.alone:
             self.enqueue(account)
 
-    def start(self) -> None:
-        """Start the thread; its first act is to see whether the owner is there."""
-        self._thread = threading.Thread(target=self._run, name="enforcer-asker", daemon=True)
-        self._thread.start()
-
-    def end(self) -> None:
-        """Have the thread end after its round, without waiting for that."""
-        self._stopping = True
-        self._pending.put(None)
+    def retire(self) -> None:
+        """The owner is no longer one: nobody waits for it any more. With the lock held."""
+        self._over = True
+        self.end()
+        deliver(self._lines.release_all())
+        self._owner.close()
 
     def step(self, first: Account | None = None) -> None:
         """One round: probe if that is due, then ask for all that is pending, or due to be settled."""
@@ -163,34 +161,12 @@ class Asker:
         with self._round:
             settle_last(self._owner, owing, self._compose_last, clock=self._clock, deadline_ns=deadline_ns)
 
-    def _has_ended(self, timeout_s: float) -> bool:
-        self.end()
-        if self._thread is None:
-            return True
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
-
     def _why_away(self) -> str | None:
         try:
             self._owner.probe()
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the owner, it cannot be asked
             return failure_cause(error)
         return None
-
-    def _run(self) -> None:
-        self._guarded(self.probe)
-        while not self._stopping:
-            try:
-                first = self._pending.get(timeout=self._patience_s())
-            except queue.Empty:
-                first = None
-            self._guarded(self.step, first)
-
-    def _guarded(self, act: Callable[..., None], *arguments: Account | None) -> None:
-        try:
-            act(*arguments)
-        except Exception:  # without this thread every request would wait its whole timeout
-            log.exception("the asker met an unexpected error and goes on", extra={"action": "asker_error"})
 
     def _patience_s(self) -> float:
         now_ns = self._clock.monotonic_ns()
@@ -206,7 +182,8 @@ class Asker:
         while True:
             if account is not None:
                 account.queued = False
-                if not account.evicted and now_ns >= account.backoff.until_ns:
+                is_here = account.node == self._name and not account.evicted
+                if is_here and now_ns >= account.backoff.until_ns:
                     batch.append(account)
             if len(batch) >= BATCH:
                 return batch
@@ -253,6 +230,8 @@ class Asker:
             if any(isinstance(outcome, Answer) and outcome.adopted for outcome in outcomes):
                 self.tending.announce(self.all_here())
         deliver(woken)
+        if any(isinstance(outcome, Moved) for outcome in outcomes):
+            self.look_again()
 
     def _take_answer(self, account: Account, ask: Ask, answer: Answer, *, sent_ns: int, now_ns: int) -> list[Waiter]:
         if account.backoff.mended():
@@ -288,6 +267,7 @@ class Asker:
         deliver(released)
         if opened:
             log.warning("deciding without the owner %s: %s", self._name, cause, extra={"action": "degrade_entered"})
+        self.look_again()
 
     def _found(self) -> None:
         with self._lock:

@@ -19,7 +19,7 @@ from enforcer.limiting.reporting import Reporting
 from enforcer.limiting.totals import Totals
 from enforcer.limiting.waiter import Waiter
 from enforcer.limiting.waiting import Desk
-from enforcer.owners.port import Owners
+from enforcer.owners.port import Owner, Owners
 from enforcer.settings import LimiterSettings
 from enforcer.sink import CostChanged, Sink, WouldRefuse
 
@@ -56,7 +56,9 @@ class Askers:
         self._accounts = accounts
         self._forget = forget
         self._numbers: Iterator[int] = itertools.count(1)
-        self._askers = {name: self._asker(name) for name in owners.nodes}
+        self._askers = {name: self._asker(name, owner) for name, owner in owners.nodes.items()}
+        self._version = owners.version
+        self._is_started = False
 
     @property
     def alone(self) -> bool:
@@ -65,8 +67,16 @@ class Askers:
 
     def start(self) -> None:
         """Start a thread for each owner."""
-        for asker in self._askers.values():
+        self._is_started = True
+        for asker in list(self._askers.values()):
             asker.start()
+
+    def look_again(self) -> None:
+        """See whether buckets are at other nodes now, and go by that. Without the lock held; as slow as an ask."""
+        if self._owners.refresh() or self._owners.version != self._version:
+            with self.lock:
+                self._version = self._owners.version
+                self._replace()
 
     def step(self) -> None:
         """One round of each."""
@@ -128,9 +138,10 @@ class Askers:
 
     def close(self, accounts: Callable[[], Sequence[Account]], timeout_s: float, deadline_ns: int) -> None:
         """Close each; they share the time. See `Asker.close`."""
-        for asker in self._askers.values():
+        askers = dict(self._askers)
+        for asker in askers.values():
             asker.end()
-        for name, asker in self._askers.items():
+        for name, asker in askers.items():
             asker.close(lambda name=name: _at(accounts(), name), timeout_s, deadline_ns)  # type: ignore[misc]  # bound now
         with self.lock:
             self.tell(everything=True)
@@ -141,13 +152,33 @@ class Askers:
             (lane.caller, lane.scope, terms.limit.removesuffix(SHADOW), terms.policy_version), 1, cost
         )
 
-    def _asker(self, name: str) -> Asker:
+    def _replace(self) -> None:
+        nodes = self._owners.nodes
+        for name, owner in nodes.items():
+            if name not in self._askers:
+                self._askers[name] = asker = self._asker(name, owner)
+                if self._is_started:
+                    asker.start()
+        now_ns = self._clock.monotonic_ns()
+        for account in self._accounts():
+            node = self._owners.place(account.caller, account.limit)
+            if node != account.node:
+                account.node = node
+                account.queued = account.watched = False
+                account.backoff.mended()
+                tending = self._askers[node].tending
+                tending.watch_age(account, now_ns)
+                tending.watch_idle(account, now_ns)
+        for name in [name for name in self._askers if name not in nodes]:
+            self._askers.pop(name).retire()
+
+    def _asker(self, name: str, owner: Owner) -> Asker:
         reporting = Reporting(self._sink, self._clock, member=self._member)
         composing = Composing(
             self._clock, reporting, member=self._member, numbers=self._numbers, jitter=self._settings.jitter
         )
         asker = Asker(
-            self._owners.nodes[name],
+            owner,
             self._desk,
             reporting,
             composing,
@@ -159,6 +190,7 @@ class Askers:
         asker.all_here = lambda: _at(self._accounts(), name)
         asker.tending.forget = self._forget
         asker.tell = self.tell
+        asker.look_again = self.look_again
         return asker
 
 

@@ -20,9 +20,13 @@ _GLANCE = 256
 
 
 class Tending:
-    """Kept under the asker's lock. `forget` is called with each account that is to be forgotten."""
+    """Kept under the limiter's lock. `forget` is called with each account that is to be forgotten.
 
-    def __init__(self, settings: LimiterSettings) -> None:
+    Accounts whose bucket has come to another node than `node` are that node's to tend: they are let go here.
+    """
+
+    def __init__(self, settings: LimiterSettings, *, node: str = "") -> None:
+        self._node = node
         self.forget: Callable[[Account], None] = lambda _: None
         self._idle_ns = round(settings.idle_settle_s * 1e9)
         self._evict_ns = round(settings.evict_after_s * 1e9)
@@ -42,7 +46,8 @@ class Tending:
     def unannounced(self, busy: Collection[Account], *, room: int) -> list[Account]:
         """The next of them, but for those that are asked for anyway."""
         turn = [self._unannounced.popleft() for _ in range(min(room, len(self._unannounced)))]
-        return [account for account in turn if account.holds_grant and not account.evicted and account not in busy]
+        mine = [account for account in turn if account.node == self._node and not account.evicted]
+        return [account for account in mine if account.holds_grant and account not in busy]
 
     def watch_idle(self, account: Account, now_ns: int) -> None:
         """Look for this account falling idle."""
@@ -61,6 +66,8 @@ class Tending:
             if self._idle[0][0] > now_ns or len(owing) >= room:
                 break
             _, account, mark = self._idle.popleft()
+            if account.node != self._node:
+                continue
             spent, next_look_ns = account.spent, now_ns + self._idle_ns
             is_left_alone = account not in busy and spent == mark and now_ns >= account.backoff.until_ns
             owes = account.finals or account.owed > 0
@@ -82,6 +89,8 @@ class Tending:
             if self._aging[0][0] > now_ns:
                 break
             _, account = self._aging.popleft()
+            if account.node != self._node:
+                continue
             owes = account.holds_grant or account.finals or account.owed > 0
             in_use = owes or account.queued or account in waited_for
             if in_use or now_ns - account.touched_ns < self._evict_ns or (alone and _draws_on_itself(account, now_ns)):

@@ -15,6 +15,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from enforcer.core.inflight import Priority
 from enforcer.envoy.mapping import EnvoySection
+from enforcer.owners.model import OwnersModel
 from enforcer.policies.cap import CapRule, cap_fault
 from enforcer.policies.limits import (
     MAX_COST_TOKENS,
@@ -140,6 +141,7 @@ class Policy(PolicyModel):
     cap: CapRule | None = None
     timeouts: Timeouts = Field(default_factory=Timeouts)
     envoy: EnvoySection | None = None
+    owners: OwnersModel | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -98,7 +98,7 @@ class Fleet(Timeline):
     def _decide(self, seat: Seat, index: int, at_us: int) -> None:
         account, place, now_ns = seat.account, seat.place, at_us * 1_000
         if now_ns - account.touched_ns >= _EVICT_NS and not (account.holds_grant or account.finals or seat.waiting):
-            account = seat.account = Account(account.caller, self._terms[seat.caller], now_ns=now_ns)
+            account = seat.account = Account(account.due, now_ns=now_ns)
         account.touched_ns = now_ns
         alone = at_us < place.alone_until_us
         left = account.spend(1, now_ns, past_expiry=alone)

@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 from typing import Any, Protocol
 
 from enforcer.core.account import Account
+from enforcer.core.resolution import Due
 from enforcer.types import Plan, Terms
 from tests.sim.world import Place, Seat, World
 
@@ -43,7 +44,9 @@ class Timeline:
 
     def _new_seat(self, number: int, at_us: int) -> Seat:
         caller, place_no = divmod(number, self._world.fleet)
-        account = Account(f"caller-{caller}", self._terms[caller], now_ns=at_us * 1_000)
+        account = Account(
+            Due(f"caller-{caller}", self._terms[caller], None, "", -1.0, "simulated"), now_ns=at_us * 1_000
+        )
         place = self._places[place_no]
         seat = self._seats[number] = Seat(account, place, caller, self._admitted[caller])
         place.seats.append(seat)
@@ -57,7 +60,7 @@ class Timeline:
         place.pending = []
         place.alone_until_us = 0
         for seat in place.seats:
-            seat.account = Account(seat.account.caller, self._terms[seat.caller], now_ns=at_us * 1_000)
+            seat.account = Account(seat.account.due, now_ns=at_us * 1_000)
             seat.waiting = []
             seat.queued = seat.watched = False
 
