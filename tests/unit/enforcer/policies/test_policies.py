@@ -77,7 +77,7 @@ def test_five_faults_are_five_faults_with_their_lines() -> None:
     assert "first in line 3" in faults[1][2]
     assert "'gold'" in faults[2][2]
     assert "allowed: standard" in faults[2][2]
-    assert "allowed: anonymous, callers, cap, default_plan, envoy, fail, fleet, limits, plans, " in faults[4][2]
+    assert "allowed: anonymous, callers, cap, default_plan, envoy, fail, fleet, limits, owners, plans, " in faults[4][2]
 
 
 @pytest.mark.parametrize(
