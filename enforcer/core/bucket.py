@@ -55,7 +55,10 @@ def answer(bucket: Bucket | None, ask: Ask, now_us: int, dials: Dials) -> tuple[
     needed_us = now_us + max(math.ceil(full_us), dials.expiry_us + dials.grace_us + dials.keep_us)
     if needed_us > work.forget_at_us:
         work.forget_at_us = needed_us + dials.keep_us
-    return work, Answer(grant, k, work.tokens_micro / MICRO, wait_ms, now_us, tuple(credited))
+    told = Answer(
+        grant, k, work.tokens_micro / MICRO, wait_ms, now_us, tuple(credited), clock_back=work.clock_back
+    )
+    return work, told
 
 
 def _step_clock(work: Bucket, now_us: int, dials: Dials) -> int:

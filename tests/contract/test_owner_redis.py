@@ -204,7 +204,7 @@ class SlowServer:
 
 def test_late_answer_is_never_read(request: pytest.FixtureRequest) -> None:
     """The answer to the ask that timed out would be taken for the answer to the next one."""
-    answer = struct.pack("<9d", 0, 0, 0, 0, 0, 1, 0, 1, 0)
+    answer = struct.pack("<10d", 0, 0, 0, 0, 0, 1, 0, 1, 0, 0)
     server = SlowServer([(3.0, b"+LATE\r\n"), (0.0, b"$%d\r\n%b\r\n" % (len(answer), answer))])
     request.addfinalizer(server.close)
     owner = RedisOwner(f"redis://127.0.0.1:{server.port}/0", timeout_s=1.0)

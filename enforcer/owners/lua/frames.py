@@ -17,7 +17,7 @@ from enforcer.types import Answer, Ask, Credit, Grant, Plan
 
 _ASK = struct.Struct("<7d")
 _SETTLEMENT = struct.Struct("<dIB")
-_REPLY = struct.Struct("<9d")
+_REPLY = struct.Struct("<10d")
 _CREDIT = struct.Struct("<dIIB")
 
 
@@ -44,15 +44,15 @@ def unpack_answer(reply: bytes) -> Answer:
     """
     if len(reply) < _REPLY.size:
         raise ValueError(f"reply is {len(reply)} bytes; the script sends at least {_REPLY.size}")
-    grant_id, size, k, issued, expires, tokens, refused_ms, now, count = _REPLY.unpack_from(reply)
-    counts = (grant_id, k, issued, expires, now, count)
+    grant_id, size, k, issued, expires, tokens, refused_ms, now, back, count = _REPLY.unpack_from(reply)
+    counts = (grant_id, k, issued, expires, now, back, count)
     if not (all(0 <= number <= MOST_COUNT for number in counts) and 0 <= size <= MOST_TOKENS and k <= MOST_TOKENS):
         raise ValueError(f"reply has a count that is none: {[*counts, size]}")
     if not (math.isfinite(tokens) and 0 <= refused_ms < math.inf):
         raise ValueError(f"reply says {tokens} tokens, refused for {refused_ms} ms")
     grant = Grant(int(grant_id), int(size), int(k), int(issued), int(expires)) if grant_id else None
     credited = _unpack_credits(reply, int(count)) if count else ()
-    return Answer(grant, int(k), tokens, int(refused_ms), int(now), credited)
+    return Answer(grant, int(k), tokens, int(refused_ms), int(now), credited, clock_back=int(back))
 
 
 def _unpack_credits(reply: bytes, count: int) -> tuple[Credit, ...]:

@@ -16,8 +16,8 @@
 --   member   d d B B: ask_no, seen, open, stones; then open grants, each d d I4 I4 I4: grant_id, expires_at, size,
 --            stock, spent; then stones (given back, may still be settled), each d d I4 I4: grant_id, until, size, spent
 --
--- Reply    one string, packed '<' 9 d: grant_id (0: none), size, k, issued_at, expires_at, tokens, refused_for_ms, now,
---          n; then n credits in the order of their ids, each d I4 I4 B and the member's name: grant_id, size, spent,
+-- Reply    one string, packed '<' 10 d: grant_id (0: none), size, k, issued_at, expires_at, tokens, refused_for_ms, now,
+--          clock_back, n; then n credits in the order of their ids, each d I4 I4 B and the member's name: grant_id, size, spent,
 --          length of the name.
 --
 -- The key expires when the bucket would be full and neither an open grant nor a stone can be left in it.
@@ -250,5 +250,5 @@ redis.call('HSET', key,
     last_id, forget_at, 0),
   name, pack('<ddBB', max(known_no, ask_no), counts and now or seen, open_left, stones_left) .. opens .. stones)
 if renew then redis.call('PEXPIRE', key, ceil((forget_at - now) / 1000)) end
-return pack('<ddddddddd', grant_id, size, k, size > 0 and now or 0, expires_at, tokens / MICRO, ceil(wait / 1000), now,
-  credits) .. credited
+return pack('<dddddddddd', grant_id, size, k, size > 0 and now or 0, expires_at, tokens / MICRO, ceil(wait / 1000), now,
+  clock_back, credits) .. credited

@@ -33,15 +33,16 @@ def test_ask_is_packed_with_its_settlements() -> None:
 
 def test_answer_is_read_with_its_credits() -> None:
     """As the script packs it."""
-    reply = struct.pack("<9d", 5, 10, 2, 100, 200, -0.5, 12, 100, 1) + struct.pack("<dIIB", 4, 9, 3, 6) + b"gw-1/1"
+    reply = struct.pack("<10d", 5, 10, 2, 100, 200, -0.5, 12, 100, 3, 1) + struct.pack("<dIIB", 4, 9, 3, 6) + b"gw-1/1"
     answer = unpack_answer(reply)
     assert answer.grant == Grant(5, 10, 2, 100, 200)
     assert (answer.k, answer.tokens, answer.refused_for_ms, answer.owner_now_us) == (2, -0.5, 12, 100)
+    assert answer.clock_back == 3
     assert answer.credited == (Credit(4, "gw-1/1", 9, 3),)
-    assert unpack_answer(struct.pack("<9d", 0, 0, 2, 0, 0, 1.0, 0, 100, 0)).grant is None
+    assert unpack_answer(struct.pack("<10d", 0, 0, 2, 0, 0, 1.0, 0, 100, 0, 0)).grant is None
 
 
-@pytest.mark.parametrize("reply", [b"", b"OK", b"x" * 71, struct.pack("<9d", 0, 0, 0, 0, 0, 0, 0, 0, 3)])
+@pytest.mark.parametrize("reply", [b"", b"OK", b"x" * 79, struct.pack("<10d", 0, 0, 0, 0, 0, 0, 0, 0, 0, 3)])
 def test_foreign_reply_is_refused(reply: bytes) -> None:
     """Half an answer must not become a grant."""
     with pytest.raises(ValueError, match="reply"):
