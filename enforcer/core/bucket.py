@@ -55,9 +55,7 @@ def answer(bucket: Bucket | None, ask: Ask, now_us: int, dials: Dials) -> tuple[
     needed_us = now_us + max(math.ceil(full_us), dials.expiry_us + dials.grace_us + dials.keep_us)
     if needed_us > work.forget_at_us:
         work.forget_at_us = needed_us + dials.keep_us
-    told = Answer(
-        grant, k, work.tokens_micro / MICRO, wait_ms, now_us, tuple(credited), clock_back=work.clock_back
-    )
+    told = Answer(grant, k, work.tokens_micro / MICRO, wait_ms, now_us, tuple(credited), clock_back=work.clock_back)
     return work, told
 
 
