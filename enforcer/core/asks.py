@@ -13,6 +13,8 @@ MOST_TOKENS = (1 << 32) - 1
 MOST_COUNT = (1 << 53) - 1
 #: Most grants that one ask may settle.
 MOST_SETTLEMENTS = 64
+#: Most turns of a calendar that one ask may name; two, one before now and one after it, are the least.
+MOST_TURNS = 16
 #: Longest name of a copy in one life.
 LONGEST_MEMBER = 128
 
@@ -50,6 +52,19 @@ def check_ask(ask: Ask) -> None:
     for settlement in ask.settlements:
         _count("settlement.grant_id", settlement.grant_id, 1, MOST_COUNT)
         _count("settlement.spent", settlement.spent, 0, MOST_TOKENS)
+        _count("settlement.size", settlement.size, 0, MOST_TOKENS)
+        _count("settlement.expires_at_us", settlement.expires_at_us, 0, MOST_COUNT)
+    if ask.turns:
+        _check_turns(ask.turns)
+
+
+def _check_turns(turns: tuple[int, ...]) -> None:
+    _count("turns", len(turns), 2, MOST_TURNS)
+    before = 0
+    for turn in turns:
+        if not before < turn <= MOST_COUNT:
+            raise InvalidField("turns", turns, f"unix microseconds, rising, from 1 to {MOST_COUNT}")
+        before = turn
 
 
 def _count(field: str, value: int, least: int, most: int) -> None:

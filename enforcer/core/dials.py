@@ -91,6 +91,10 @@ def epsilon_tokens(burst: int, dials: Dials = DEFAULT_DIALS, *, copies: int = 0,
     A waiting request counts at the moment when the owner debited it. Requests of several tokens may find less than they
     need and leave that with the copy: up to ``largest_cost - 1`` tokens for each of `copies`. Not in it: what a copy
     spent and then never settled (it crashed); the owner gives an expired grant back in good faith, and the ledger
-    shows it. Nor what copies decide while they cannot reach the owner: docs/decisions/0006 has the bound of that.
+    shows it. Nor what copies decide while they cannot reach the owner, nor what a restart without
+    its memory costs: docs/decisions/0006 has the bounds of that.
+
+    A calendar quota has ε = 0: what is lent is debited from the period's amount at once, nothing is drawn on, and an
+    expired grant counts as spent until its total is known. So never more than the amount is admitted in a period.
     """
     return dials.epsilon * burst + copies * (largest_cost - 1)

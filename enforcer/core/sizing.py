@@ -54,6 +54,13 @@ def pressure(offered_per_s: float, *, rate_per_s: float, dials: Dials) -> float:
     return min(1.0, max(0.0, (offered_per_s / rate_per_s - dials.press_from) / dials.press_span))
 
 
+def share(tokens_micro: float, *, want: int, burst: int, k: int, dials: Dials) -> float:
+    """What one of k copies may be lent: a share of the burst, and of what is left; never more than it wants."""
+    shared_by = float(max(k, dials.k_floor))
+    left = (tokens_micro + ROUNDING) / MICRO
+    return min(float(want), burst / shared_by, left / shared_by)
+
+
 def stock_size(
     tokens_micro: float,
     *,
@@ -79,12 +86,11 @@ def stock_size(
         press: from `pressure`.
         dials: of the owner.
     """
-    shared_by = float(max(k, dials.k_floor))
-    left = (tokens_micro + ROUNDING) / MICRO
-    size = min(float(want), burst / shared_by, left / shared_by)
+    size = share(tokens_micro, want=want, burst=burst, k=k, dials=dials)
     if press > 0.0:
+        left = (tokens_micro + ROUNDING) / MICRO
         chunk_us = dials.chunk_large_us if rate_per_s >= dials.large_rate_per_s else dials.chunk_us
-        size = max(size, min(own_rate_per_s * chunk_us / 1_000_000.0, burst / shared_by, left))
+        size = max(size, min(own_rate_per_s * chunk_us / 1_000_000.0, burst / float(max(k, dials.k_floor)), left))
     size = min(size, (dials.epsilon - dials.overdraft) * burst - stock_out)
     return max(0, math.floor(size))
 

@@ -52,6 +52,7 @@ class Bucket(msgspec.Struct):
         next_scan_us: no grant expires, and no member goes idle, before.
         last_grant_id: ids rise.
         forget_at_us: from then on the bucket would be full and nothing is open.
+        period_start_us, capacity: when the period of a calendar quota began, and its amount; 0 where there is none.
         members: by ``copy_id/epoch``.
     """
 
@@ -67,6 +68,8 @@ class Bucket(msgspec.Struct):
     next_scan_us: int
     last_grant_id: int
     forget_at_us: int
+    period_start_us: int
+    capacity: int
     members: dict[str, Member]
 
 
@@ -85,6 +88,8 @@ def full_bucket(burst_micro: float, now_us: int, dials: Dials) -> Bucket:
         next_scan_us=now_us + dials.keep_us,
         last_grant_id=0,
         forget_at_us=0,
+        period_start_us=0,
+        capacity=0,
         members={},
     )
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from hashlib import blake2b
 
 #: Raised when the layout of the hash changes: buckets of an older layout are then left alone, and expire.
-LAYOUT = 1
+LAYOUT = 2
 _PREFIX = f"tg{LAYOUT}:b:"
 _READABLE = 48
 
 
 def bucket_key(caller: str, limit: str) -> bytes:
-    """The key of one bucket: ``tg1:b:{digest}:start of caller``.
+    """The key of one bucket: ``tg2:b:{digest}:start of caller``.
 
     The digest is over the lengths and the texts, so (``a``, ``bc``) and (``ab``, ``c``) differ; 128 bits keep any two
     callers apart. The readable tail is for people at a console only.

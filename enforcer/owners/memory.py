@@ -11,6 +11,7 @@ from threading import Lock
 from enforcer.core.asks import check_ask
 from enforcer.core.bucket import answer
 from enforcer.core.dials import DEFAULT_DIALS, Dials
+from enforcer.core.quota import OutsideCalendar
 from enforcer.core.state import Bucket
 from enforcer.errors import OwnerUnavailable
 from enforcer.types import Answer, Ask, AskFault
@@ -92,7 +93,10 @@ class MemoryOwner:
         known = self._buckets.get(where)
         if known is not None and now_us >= known.forget_at_us:
             known = None
-        self._buckets[where], answered = answer(known, ask, now_us, self._dials)
+        try:
+            self._buckets[where], answered = answer(known, ask, now_us, self._dials)
+        except OutsideCalendar as outside:
+            return outside.fault
         return answered
 
     def _sweep(self, now_us: int) -> None:

@@ -93,7 +93,8 @@ class RedisOwner:
         if not asks:
             return []
         with self._guarded():
-            return [outcome(reply) for reply in self._evaluate([self._command(ask) for ask in asks])]
+            replies = self._evaluate([self._command(ask) for ask in asks])
+            return [outcome(reply, ask) for reply, ask in zip(replies, asks, strict=True)]
 
     def probe(self) -> None:
         """See `Owner.probe`.
@@ -103,7 +104,7 @@ class RedisOwner:
         """
         ask = Ask("", f"probe-{self._probe_bucket}", _PROBE_PLAN, "probe/0", 1, (), 0, 0, 0.0, 0, 0.0)
         with self._guarded():
-            found = outcome(self._evaluate([self._command(ask)])[0])
+            found = outcome(self._evaluate([self._command(ask)])[0], ask)
             # A node of a cluster that does not hold the probe's bucket has looked at its slots: it serves.
             if isinstance(found, AskFault) and not isinstance(found, Moved):
                 self._probe_bucket += 1

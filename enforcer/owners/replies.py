@@ -9,8 +9,8 @@ import re
 
 from redis.exceptions import AskError, ClusterDownError, MovedError, RedisError, ResponseError, TryAgainError
 
-from enforcer.owners.lua.frames import unpack_answer
-from enforcer.types import Answer, AskFault, Moved
+from enforcer.owners.lua.frames import unpack_outcome
+from enforcer.types import Answer, Ask, AskFault, Moved
 
 #: What a server says of itself, also from within a script. Anything else that a script meets is in its bucket.
 _OF_THE_SERVER = re.compile(
@@ -38,11 +38,11 @@ def is_of_the_bucket(error: ResponseError) -> bool:
     return said.startswith("WRONGTYPE") or any(words in said for words in _IN_A_SCRIPT)
 
 
-def outcome(reply: object) -> Answer | AskFault:
-    """What one reply of the script means."""
+def outcome(reply: object, ask: Ask) -> Answer | AskFault:
+    """What the reply of the script to an ask means."""
     if isinstance(reply, bytes):
         try:
-            return unpack_answer(reply)
+            return unpack_outcome(reply, ask)
         except ValueError as error:
             return AskFault(str(error))
     if isinstance(reply, ResponseError) and is_moved(reply):

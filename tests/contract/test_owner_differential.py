@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from enforcer.core.asks import check_ask
 from enforcer.core.bucket import answer
 from enforcer.core.dials import DEFAULT_DIALS, Dials
+from enforcer.core.quota import OutsideCalendar
 from enforcer.core.state import Bucket
 from enforcer.owners.redis import RedisOwner
-from enforcer.types import Ask, Grant, Plan, SettleCause, Settlement
-from tests.contract.desk import RedisDesk, answers
+from enforcer.types import Answer, Ask, AskFault, Grant, Plan, SettleCause, Settlement
+from tests.contract.desk import RedisDesk
 
 PLANS = (
     Plan("standard", 100.0, 200),
@@ -24,6 +27,8 @@ PLANS = (
     Plan("one", 1.0, 1),
     Plan("third", 1 / 3, 7),
 )
+#: Periods of a quota, so short that a history goes through many.
+PERIOD_US = 2_500_000
 TIGHT = Dials(
     expiry_us=300_000,
     grace_us=50_000,
@@ -39,15 +44,17 @@ TIGHT = Dials(
 class RandomCopies:
     """Members that keep the protocol only roughly: they forget, repeat, reorder and over-state."""
 
-    def __init__(self, chance: random.Random, caller: str, plans: tuple[Plan, ...]) -> None:
+    def __init__(self, chance: random.Random, caller: str, plans: tuple[Plan, ...], *, quota: float = 0.0) -> None:
+        """`quota`: in what part of the asks the limit is a calendar quota."""
         self._chance = chance
         self._caller = caller
         self._plans = plans
+        self._quota = quota
         self._held: dict[str, list[Grant]] = {}
         self._stated: list[Settlement] = []
         self._ask_nos: dict[str, int] = {}
 
-    def ask(self) -> Ask:
+    def ask(self, now_us: int) -> Ask:
         """Any ask, mostly a sensible one."""
         chance = self._chance
         member = f"gw-{chance.randrange(chance.choice((2, 12)))}/{chance.randrange(3)}"
@@ -69,7 +76,17 @@ class RandomCopies:
             rate_per_s=chance.choice((0.0, 0.5, plan.rate_per_s / 3, plan.rate_per_s * 2)),
             offered=chance.choice((0, 1, 9, plan.burst * 3)),
             jitter=chance.random(),
+            turns=self._turns(now_us) if chance.random() < self._quota else (),
         )
+
+    def _turns(self, now_us: int) -> tuple[int, ...]:
+        """Around the owner's present, mostly: clocks differ."""
+        chance = self._chance
+        first = now_us // PERIOD_US - chance.choice((0, 1, 2, 2, 2, 4 if chance.random() < 0.3 else 1))
+        if chance.random() < 0.03:
+            first += chance.choice((-1, 1)) * 1_000
+        first = max(1, first)
+        return tuple(number * PERIOD_US for number in range(first, first + chance.choice((2, 4, 5, 5))))
 
     def take(self, member: str, grant: Grant | None) -> None:
         """Hold what was granted, unless the answer was lost."""
@@ -83,7 +100,9 @@ class RandomCopies:
             if chance.random() < 0.1:
                 continue
             final = chance.random() < 0.6
-            stated.append(Settlement(grant.grant_id, chance.randint(0, grant.size), final, SettleCause.ASK))
+            spent = chance.randint(0, grant.size) if chance.random() < 0.95 else grant.size + 3
+            held = (0, 0) if chance.random() < 0.1 else (grant.size, grant.expires_at_us)
+            stated.append(Settlement(grant.grant_id, spent, final, SettleCause.ASK, *held))
             if final and chance.random() < 0.9:
                 self._held[member].remove(grant)
         if self._stated and chance.random() < 0.3:
@@ -100,24 +119,49 @@ def desk(valkey_url: str) -> Iterator[RedisDesk]:
     made.close()
 
 
+@pytest.mark.parametrize("quota", [0.0, 1.0, 0.5], ids=["bucket", "quota", "both"])
 @pytest.mark.parametrize("dials", [DEFAULT_DIALS, TIGHT], ids=["default", "tight"])
 @pytest.mark.parametrize("seed", range(6))
-def test_script_and_specification_answer_alike(desk: RedisDesk, valkey_url: str, dials: Dials, seed: int) -> None:
+def test_script_and_specification_answer_alike(
+    desk: RedisDesk, valkey_url: str, dials: Dials, seed: int, quota: float
+) -> None:
     """What the property tests prove about the specification must be true of the script that is shipped."""
     chance = random.Random(seed)
     owner = RedisOwner(valkey_url, timeout_s=10.0, dials=dials, script=desk.script)
     plans = PLANS if seed == 0 else (PLANS[seed % len(PLANS)], PLANS[(seed + 3) % len(PLANS)])[: 1 + seed % 2]
-    copies = RandomCopies(chance, desk.caller, plans)
+    copies = RandomCopies(chance, desk.caller, plans, quota=quota)
     bucket: Bucket | None = None
+    seen: Counter[str] = Counter()
     for step in range(400):
         desk.set_clock(max(1, desk.now_us + _time_step(chance)))
-        ask = copies.ask()
+        if chance.random() < 0.01:
+            desk.lose_state()
+            bucket = None
+        ask = copies.ask(desk.now_us)
         check_ask(ask)
-        bucket, specified = answer(bucket, ask, desk.now_us, dials)
-        computed = answers(owner.ask([ask]))[0]
-        assert specified == computed, f"step {step}: {ask}"
+        specified: Answer | AskFault
+        try:
+            bucket, specified = answer(bucket, ask, desk.now_us, dials)
+        except OutsideCalendar as outside:
+            specified = outside.fault
+        computed = owner.ask([ask])[0]
+        assert _in_order(specified) == _in_order(computed), f"step {step}: {ask}"
+        if isinstance(computed, AskFault):
+            seen["outside"] += 1
+            continue
+        seen.update(granted=computed.grant is not None, credited=bool(computed.credited), adopted=computed.adopted)
         copies.take(ask.member, computed.grant)
+    assert all(seen[what] for what in ("granted", "credited")), seen
+    assert (seen["outside"] > 0) == (quota > 0)
     owner.close()
+
+
+def _in_order(outcome: Answer | AskFault) -> Answer | AskFault:
+    """These members claim each other's grants; credits of one id come in any order."""
+    if isinstance(outcome, AskFault):
+        return outcome
+    credited = sorted(outcome.credited, key=lambda given: (given.grant_id, given.member))
+    return msgspec.structs.replace(outcome, credited=tuple(credited))
 
 
 def _time_step(chance: random.Random) -> int:

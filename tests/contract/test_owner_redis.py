@@ -95,7 +95,7 @@ def test_bucket_is_one_key_of_a_few_hundred_bytes(owner: RedisOwner, client: red
 
 def _state(last_grant_id: float = 0.0) -> bytes:
     """The field 'bucket' of a hash, long out of date."""
-    return struct.pack("<13d", *[0.0] * 10, last_grant_id, 0.0, 0.0)
+    return struct.pack("<14d", *[0.0] * 10, last_grant_id, 0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ class SlowServer:
 
 def test_late_answer_is_never_read(request: pytest.FixtureRequest) -> None:
     """The answer to the ask that timed out would be taken for the answer to the next one."""
-    answer = struct.pack("<10d", 0, 0, 0, 0, 0, 1, 0, 1, 0, 0)
+    answer = struct.pack("<11d", 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0)
     server = SlowServer([(3.0, b"+LATE\r\n"), (0.0, b"$%d\r\n%b\r\n" % (len(answer), answer))])
     request.addfinalizer(server.close)
     owner = RedisOwner(f"redis://127.0.0.1:{server.port}/0", timeout_s=1.0)

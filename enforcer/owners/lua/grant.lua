@@ -7,31 +7,34 @@
 -- ARGV[1]  terms, packed '<' 19 d (enforcer/owners/lua/frames.py): plan rate per second, burst; then the dials in the order of
 --          enforcer/core/dials.py.
 -- ARGV[2]  member, copy_id/epoch: the hash field of the asking copy. Contains a '/', so is never the field 'bucket'.
--- ARGV[3]  ask, packed '<' 7 d: ask_no, waiting, want, rate_per_s, offered, jitter, n; then n settlements,
---          each '<' d I4 B: grant_id, spent, final.
+-- ARGV[3]  ask, packed '<' 8 d: ask_no, waiting, want, rate_per_s, offered, jitter, n, m; then n settlements, each
+--          '<' d I4 B I4 d: grant_id, spent, final, size, expires_at; then m d, rising: when a calendar quota starts
+--          anew; none for a token bucket.
 --
 -- Hash fields. All packed little endian, times in unix microseconds of this server:
---   bucket   13 d: tokens (millionths), clock, clock_back, stock_out, lent, offered_per_s, window, k_now, k_before,
---            next_scan, last_grant_id, forget_at, 0
+--   bucket   14 d: tokens (millionths), clock, clock_back, stock_out, lent, offered_per_s, window, k_now, k_before,
+--            next_scan, last_grant_id, forget_at, period_start, capacity
 --   member   d d B B: ask_no, seen, open, stones; then open grants, each d d I4 I4 I4: grant_id, expires_at, size,
 --            stock, spent; then stones (given back, may still be settled), each d d I4 I4: grant_id, until, size, spent
 --
--- Reply    one string, packed '<' 10 d: grant_id (0: none), size, k, issued_at, expires_at, tokens, refused_for_ms, now,
---          clock_back, n; then n credits in the order of their ids, each d I4 I4 B and the member's name: grant_id, size, spent,
---          length of the name.
+-- Reply    one string, packed '<' 11 d: grant_id (0: none), size, k, issued_at, expires_at, tokens, refused_for_ms, now,
+--          clock_back, adopted, n; then n credits in the order of their ids, each d I4 I4 B and the member's name: grant_id,
+--          size, spent, length of the name. Or d alone, this server's time: it lies outside the turns, nothing was done.
 --
 -- The key expires when the bucket would be full and neither an open grant nor a stone can be left in it.
 
 local unpack, pack, floor, ceil, min, max = struct.unpack, struct.pack, math.floor, math.ceil, math.min, math.max
 local MICRO, ROUNDING = 1000000, 0.001
-local STATE, GRANT, STONE = '<ddddddddddddd', '<ddI4I4I4', '<ddI4I4'
+local STATE, GRANT, STONE, TOTAL = '<dddddddddddddd', '<ddI4I4I4', '<ddI4I4', '<dI4BI4d'
+local TOTAL_BYTES = 25
 local MOST_OPEN, MOST_STONES, LONGEST_US = 8, 8, 2000000000000000
 
 local key, name, words = KEYS[1], ARGV[2], ARGV[3]
 local rate, burst, expiry_us, grace_us, keep_us, k_window_us, k_floor, epsilon, overdraft_share, lent_decay_us,
     offered_min_us, press_from, press_span, chunk_us, chunk_large_us, large_rate, pause_min_us, pause_max_us,
     clock_back_us = unpack('<ddddddddddddddddddd', ARGV[1])
-local ask_no, waiting, want, own_rate, offered, jitter, n_settled, settled_at = unpack('<ddddddd', words)
+local ask_no, waiting, want, own_rate, offered, jitter, n_settled, n_turns, settled_at = unpack('<dddddddd', words)
+local quota = n_turns > 0
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -39,13 +42,15 @@ local stored = redis.call('HMGET', key, 'bucket', name)
 local record = stored[2]
 local burst_micro = burst * MICRO
 
-local tokens, clock, clock_back, stock_out, lent, offered_per_s, window, k_now, k_before, next_scan, last_id, forget_at
+local tokens, clock, clock_back, stock_out, lent, offered_per_s, window, k_now, k_before, next_scan, last_id,
+    forget_at, period_start, capacity
 if stored[1] then
-  tokens, clock, clock_back, stock_out, lent, offered_per_s, window, k_now, k_before, next_scan, last_id, forget_at =
-    unpack(STATE, stored[1])
+  tokens, clock, clock_back, stock_out, lent, offered_per_s, window, k_now, k_before, next_scan, last_id,
+    forget_at, period_start, capacity = unpack(STATE, stored[1])
 else
   tokens, clock, clock_back, stock_out, lent, offered_per_s = burst_micro, now, 0, 0, 0, 0
   window, k_now, k_before, next_scan, last_id, forget_at = floor(now / k_window_us), 0, 0, now + keep_us, 0, 0
+  period_start, capacity = 0, 0
   record = false
 end
 
@@ -61,13 +66,39 @@ if now < clock then
 end
 local elapsed = now - clock
 
+-- A quota: begin the period that it is, unless it has begun; it never goes back. Grants of earlier ones are void.
+local since, period_end = 0, 0
+if quota then
+  local begins, ends, at = 0, 0, settled_at + n_settled * TOTAL_BYTES
+  for _ = 1, n_turns do
+    local turn
+    turn, at = unpack('<d', words, at)
+    if turn <= now then
+      begins = turn
+    else
+      if ends == 0 then ends = turn end
+      if period_end == 0 and turn > period_start then period_end = turn end
+    end
+  end
+  if begins == 0 or ends == 0 then return pack('<d', now) end
+  if period_end == 0 then period_end = ends end
+  if begins > period_start then
+    period_start = begins
+    tokens = burst_micro
+  else
+    tokens = tokens + (burst - capacity) * MICRO
+  end
+  capacity = burst
+  since = period_start
+end
+
 -- The total that this ask states for a grant, if it names it, and whether it is the last: that one counts as it is
 -- (refunds may have lowered it), before it the highest.
 local function stated(id, spent)
   local named, final, last, at = false, false, 0, settled_at
   for _ = 1, n_settled do
-    local settled_id, settled_spent, settled_final
-    settled_id, settled_spent, settled_final, at = unpack('<dI4B', words, at)
+    local settled_id, settled_spent, settled_final, _
+    settled_id, settled_spent, settled_final, _, _, at = unpack(TOTAL, words, at)
     if settled_id == id then
       named = true
       spent = max(spent, settled_spent)
@@ -87,15 +118,16 @@ if record then
 end
 local fresh = ask_no > known_no
 local credit, opens, stones = 0, '', ''
-local open_left, stones_left = 0, 0
+local open_left, stones_left, known = 0, 0, {}
 for _ = 1, n_open do
   local id, expires_at, size, stock, spent
   id, expires_at, size, stock, spent, at = unpack(GRANT, record, at)
   stock_out = stock_out - max(0, min(stock, size - spent))
   local named, final
   spent, named, final = stated(id, spent)
+  known[id] = true
   if final or (fresh and not named) then
-    credit = credit + size - spent
+    if id >= since then credit = credit + size - spent end
   else
     stock_out = stock_out + max(0, min(stock, size - spent))
     opens = opens .. pack(GRANT, id, expires_at, size, stock, spent)
@@ -106,7 +138,8 @@ for _ = 1, n_stones do
   local id, until_us, size, spent
   id, until_us, size, spent, at = unpack(STONE, record, at)
   local total, _, final = stated(id, spent)
-  credit = credit - (total - spent)
+  known[id] = true
+  if id >= since then credit = credit - (total - spent) end
   if not final then
     stones = stones .. pack(STONE, id, until_us, size, total)
     stones_left = stones_left + 1
@@ -142,7 +175,9 @@ if now >= next_scan + grace_us then
         next_scan = min(next_scan, expires_at)
       else
         stock_out = stock_out - max(0, min(stock, size - spent))
-        credit = credit + size - spent
+        -- A quota takes it for spent until its total says otherwise: nothing would make up for it.
+        if quota then spent = max(size, spent) end
+        if id >= since then credit = credit + size - spent end
         credits = credits + 1
         given[credits] = {id, pack('<dI4I4B', id, size, spent, #whose) .. whose}
         n_kept = n_kept + 1
@@ -173,6 +208,35 @@ if now >= next_scan + grace_us then
 end
 tokens = min(burst_micro, tokens + credit * MICRO)
 
+-- Adopt: grants that this copy holds and that are unknown here, for the state was lost. An id further ahead than a grant
+-- lasts is of another clock: no later one could be above it.
+local adopted = 0
+if fresh then
+  local at = settled_at
+  for _ = 1, n_settled do
+    local id, spent, final, size, expires_at
+    id, spent, final, size, expires_at, at = unpack(TOTAL, words, at)
+    if final == 0 and size > 0 and not known[id] and open_left < MOST_OPEN and since <= id and id <= now + expiry_us then
+      local named
+      spent, named, final = stated(id, 0)
+      if not final then
+        known[id] = true
+        local stock = max(0, size - spent)
+        local debit = quota and max(size, spent) or stock
+        tokens = max(min(tokens, -burst_micro), tokens - debit * MICRO)
+        stock_out = stock_out + stock
+        lent = lent + stock
+        last_id = max(last_id, id)
+        expires_at = min(expires_at, now + expiry_us)
+        next_scan = min(next_scan, expires_at)
+        opens = opens .. pack(GRANT, id, expires_at, size, stock, spent)
+        open_left = open_left + 1
+        adopted = adopted + 1
+      end
+    end
+  end
+end
+
 -- What is left of 1 after a span: e^-(span/constant) to within 0.01, without exp.
 local function decay(constant_us)
   local part = elapsed / constant_us / 4
@@ -182,12 +246,17 @@ local function decay(constant_us)
 end
 
 -- Refill: up to the burst less what was lent lately, and never lower than it was.
-lent = min(lent * decay(lent_decay_us), stock_out)
-tokens = max(tokens, min((burst - lent) * MICRO, tokens + rate * elapsed))
-local offered_us = max(2 * burst / rate * 1000000, offered_min_us)
-offered_per_s = offered_per_s * decay(offered_us)
-if fresh then
-  offered_per_s = offered_per_s + offered / offered_us * 1000000
+-- A quota has no rate: neither refill nor pressure.
+if quota then
+  lent, offered_per_s = 0, 0
+else
+  lent = min(lent * decay(lent_decay_us), stock_out)
+  tokens = max(tokens, min((burst - lent) * MICRO, tokens + rate * elapsed))
+  local offered_us = max(2 * burst / rate * 1000000, offered_min_us)
+  offered_per_s = offered_per_s * decay(offered_us)
+  if fresh then
+    offered_per_s = offered_per_s + offered / offered_us * 1000000
+  end
 end
 
 -- Count k: distinct copies in this window or in the one before, whichever are more.
@@ -205,7 +274,7 @@ local k = max(k_now, k_before)
 
 -- Serve the waiting, if need be on the overdraft; then lend stock, from real tokens only.
 local press = min(1, max(0, (offered_per_s / rate - press_from) / press_span))
-local overdraft = min(stock_out, overdraft_share * burst) * MICRO
+local overdraft = quota and 0 or min(stock_out, overdraft_share * burst) * MICRO
 local size, stock, grant_id = 0, 0, 0
 if fresh and open_left < MOST_OPEN then
   local give = min(waiting, max(0, floor((tokens + overdraft + ROUNDING) / MICRO)))
@@ -218,37 +287,59 @@ if fresh and open_left < MOST_OPEN then
       local chunk = rate >= large_rate and chunk_large_us or chunk_us
       most = max(most, min(own_rate * chunk / 1000000, burst / shared_by, left))
     end
-    stock = max(0, floor(min(most, (epsilon - overdraft_share) * burst - stock_out)))
+    if not quota then most = min(most, (epsilon - overdraft_share) * burst - stock_out) end
+    stock = max(0, floor(most))
     tokens = tokens - stock * MICRO
   end
   size = give + stock
 end
 local expires_at = 0
 if size > 0 then
+  expires_at = now + expiry_us
   last_id = max(now, last_id + 1)
+  if quota then
+    expires_at = min(expires_at, period_end)
+    last_id = max(last_id, period_start)
+  else
+    lent = lent + stock
+  end
   grant_id = last_id
   stock_out = stock_out + stock
-  lent = lent + stock
-  expires_at = now + expiry_us
   next_scan = min(next_scan, expires_at)
   opens = opens .. pack(GRANT, grant_id, expires_at, size, stock, 0)
   open_left = open_left + 1
 end
 
--- How long to refuse: until one token can be given; under pressure longer with k, and spread.
-local wait = max(0, (MICRO - (tokens + overdraft)) / rate)
-if press > 0 and tokens < MICRO - ROUNDING then
-  local pause = press * press * max(pause_min_us, k / rate * 1000000) * (0.5 + jitter)
-  wait = max(wait, min(pause_max_us, pause))
+-- How long to refuse: until one token can be given; under pressure longer with k, and spread. A quota refuses until it
+-- starts anew, unless stock in other hands may come back before.
+local wait, full
+if quota then
+  wait, full = 0, period_end - now
+  if tokens < MICRO then
+    local elsewhere, at = stock_out, 1
+    for _ = 1, open_left do
+      local _, held, lent_stock, spent
+      _, _, held, lent_stock, spent, at = unpack(GRANT, opens, at)
+      elsewhere = elsewhere - max(0, min(lent_stock, held - spent))
+    end
+    wait = full
+    if elsewhere > 0 then wait = max(1000, min(wait, pause_max_us * (0.5 + jitter))) end
+  end
+else
+  wait, full = max(0, (MICRO - (tokens + overdraft)) / rate), (burst_micro - tokens) / rate
+  if press > 0 and tokens < MICRO - ROUNDING then
+    local pause = press * press * max(pause_min_us, k / rate * 1000000) * (0.5 + jitter)
+    wait = max(wait, min(pause_max_us, pause))
+  end
 end
 
-local needed = now + max(ceil(min(LONGEST_US, (burst_micro - tokens) / rate)), expiry_us + grace_us + keep_us)
+local needed = now + max(ceil(min(LONGEST_US, full)), expiry_us + grace_us + keep_us)
 local renew = needed > forget_at
 if renew then forget_at = needed + keep_us end
 redis.call('HSET', key,
   'bucket', pack(STATE, tokens, now, clock_back, stock_out, lent, offered_per_s, window, k_now, k_before, next_scan,
-    last_id, forget_at, 0),
+    last_id, forget_at, period_start, capacity),
   name, pack('<ddBB', max(known_no, ask_no), counts and now or seen, open_left, stones_left) .. opens .. stones)
 if renew then redis.call('PEXPIRE', key, ceil((forget_at - now) / 1000)) end
-return pack('<dddddddddd', grant_id, size, k, size > 0 and now or 0, expires_at, tokens / MICRO, ceil(wait / 1000), now,
-  clock_back, credits) .. credited
+return pack('<ddddddddddd', grant_id, size, k, size > 0 and now or 0, expires_at, tokens / MICRO, ceil(wait / 1000), now,
+  clock_back, adopted, credits) .. credited
