@@ -216,7 +216,8 @@ def _lend(
     press = sizing.pressure(work.offered_per_s, rate_per_s=plan.rate_per_s, dials=dials)
     overdraft = sizing.overdraft_micro(work.stock_out, burst=plan.burst, dials=dials) if end_us is None else 0.0
     give = stock = 0
-    if fresh and len(work.members[ask.member].open) < MOST_OPEN:
+    open_to_all = end_us is None or quota.may_lend(work, now_us, end_us)
+    if fresh and open_to_all and len(work.members[ask.member].open) < MOST_OPEN:
         give = min(ask.waiting, sizing.whole_tokens(work.tokens_micro + overdraft))
         work.tokens_micro -= give * MICRO
         if give == ask.waiting and ask.want > 0:
@@ -226,7 +227,7 @@ def _lend(
     if end_us is not None:
         elsewhere = work.stock_out - sum(unspent_stock(held) for held in work.members[ask.member].open)
         return grant, quota.refused_for_ms(
-            work.tokens_micro, elsewhere=elsewhere, now_us=now_us, end_us=end_us, jitter=ask.jitter, dials=dials
+            work, elsewhere=elsewhere, now_us=now_us, end_us=end_us, jitter=ask.jitter, dials=dials
         )
     wait_ms = sizing.refused_for_ms(
         work.tokens_micro,
@@ -276,11 +277,11 @@ def _record(
     grant = None
     if give + stock > 0:
         expires_us = now_us + dials.expiry_us
-        work.last_grant_id = max(now_us, work.last_grant_id + 1)
-        if end_us is not None:
+        if end_us is None:
+            work.last_grant_id = max(now_us, work.last_grant_id + 1)
+        else:
             expires_us = min(expires_us, end_us)
-            # The id says of which period it is, also where the clock was put back after the turn.
-            work.last_grant_id = max(work.last_grant_id, work.period_start_us)
+            work.last_grant_id = quota.next_grant_id(work, now_us)
         work.stock_out += stock
         work.lent += stock if end_us is None else 0
         grant = Grant(work.last_grant_id, give + stock, k, now_us, expires_us)

@@ -35,7 +35,8 @@ def turn(work: Bucket, ask: Ask, now_us: int) -> int:
     A period never goes back, or a clock that is put back would sell it twice.
 
     Returns:
-        When the period ends, unix microseconds; later than `now_us`.
+        When the period ends, unix microseconds; later than `now_us`. Where a clock that was put back had been so far
+        ahead that no turn reaches there, the next turn, from which on one may: nothing is lent before.
 
     Raises:
         OutsideCalendar: no turn before, or none after, `now_us`.
@@ -55,22 +56,31 @@ def turn(work: Bucket, ask: Ask, now_us: int) -> int:
     return next((start for start in ask.turns if start > since_us), ask.turns[len(begun)])
 
 
-def refused_for_ms(
-    tokens_micro: float, *, elsewhere: int, now_us: int, end_us: int, jitter: float, dials: Dials
-) -> int:
+def next_grant_id(work: Bucket, now_us: int) -> int:
+    """The id of the next grant: it says of which period it is, also where the clock was put back after the turn."""
+    return max(now_us, work.last_grant_id + 1, work.period_start_us)
+
+
+def may_lend(work: Bucket, now_us: int, end_us: int) -> bool:
+    """Whether the next grant's id lies in the period; ids that run ahead of the clock may pass its end."""
+    return next_grant_id(work, now_us) < end_us
+
+
+def refused_for_ms(work: Bucket, *, elsewhere: int, now_us: int, end_us: int, jitter: float, dials: Dials) -> int:
     """How long a copy refuses by itself once its grant is spent.
 
     Args:
-        tokens_micro: what is left of the amount.
+        work: the state, after the grant.
         elsewhere: unspent stock in the hands of other copies: it may come back before the period ends.
         now_us: the owner's time.
         end_us: when the period ends.
         jitter: uniform in [0, 1).
         dials: of the owner.
     """
-    if tokens_micro >= MICRO:
+    lends = may_lend(work, now_us, end_us)
+    if lends and work.tokens_micro >= MICRO:
         return 0
     wait_us = float(end_us - now_us)
-    if elsewhere > 0:
+    if lends and elsewhere > 0:
         wait_us = max(1_000.0, min(wait_us, dials.pause_max_us * (0.5 + jitter)))
     return math.ceil(wait_us / 1_000.0)

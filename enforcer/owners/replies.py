@@ -17,6 +17,7 @@ _OF_THE_SERVER = re.compile(
     r"\b(BUSY|CLUSTERDOWN|LOADING|MASTERDOWN|MISCONF|NOAUTH|NOPERM|NOREPLICAS|OOM|READONLY)\b"
     r"|ACL failure in script|The user executing the script"
 )
+_SAID_OF_A_BUCKET = ("WRONGTYPE", "SPOILED")
 _IN_A_SCRIPT = ("user_script", "Error running script")
 
 
@@ -35,7 +36,7 @@ def is_of_the_bucket(error: ResponseError) -> bool:
     # The client has classes for what servers say of themselves; older servers say it within the script's message.
     if type(error) is not ResponseError or _OF_THE_SERVER.search(said):
         return False
-    return said.startswith("WRONGTYPE") or any(words in said for words in _IN_A_SCRIPT)
+    return said.startswith(_SAID_OF_A_BUCKET) or any(words in said for words in _IN_A_SCRIPT)
 
 
 def outcome(reply: object, ask: Ask) -> Answer | AskFault:

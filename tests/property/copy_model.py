@@ -86,7 +86,12 @@ class ModelCopy:
         for held in [held for held in self.held if held.left == 0]:
             self._close(held, SettleCause.ASK)
         self.ask_no += 1
-        open_totals = [Settlement(held.grant.grant_id, held.spent, False, SettleCause.ASK) for held in self.held]
+        open_totals = [
+            Settlement(
+                held.grant.grant_id, held.spent, False, SettleCause.ASK, held.grant.size, held.grant.expires_at_us
+            )
+            for held in self.held
+        ]
         return Ask(
             caller=self.caller,
             limit="rate",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Literal
 
+from msgspec.structs import replace
+
 from enforcer.core.bucket import answer
 from enforcer.core.dials import Dials
 from enforcer.core.sizing import MICRO
@@ -35,6 +37,7 @@ class World:
         self.spent: dict[int, int] = {}
         self.told: dict[int, int] = {}
         self.known_open: set[int] = set()
+        self.adopted: set[int] = set()
         self.last_grant_id = 0
         self.crashed: set[int] = set()
         self.late: deque[Ask] = deque(maxlen=30)
@@ -90,8 +93,9 @@ class World:
         after, answered = answer(before, asked, self.owner_us, self.dials)
         self._keep_account(before, after, asked, answered)
         self.bucket = after
+        self._look_at_adoption(before, after, asked, answered)
         invariants.time_never_moves_back(before, after, self.owner_us, self.dials)
-        invariants.nothing_is_minted(after, self.plan, self.dials)
+        invariants.nothing_is_minted(after, self.plan, self.dials, adopted=self.adopted)
         invariants.waiting_never_overdraw(after, answered, self.plan, self.dials)
         invariants.settling_twice_changes_nothing(after, asked, self.dials)
         if answered.grant is None and asked.ask_no > _highest_ask(before, asked.member):
@@ -125,6 +129,7 @@ class World:
             self.admissions.beyond += self.plan.burst - self.bucket.tokens_micro / MICRO
         self.bucket = None
         self.known_open.clear()
+        self.adopted.clear()
         self.told.clear()
 
     def crash(self, copy: ModelCopy) -> None:
@@ -154,15 +159,35 @@ class World:
         for stated in asked.settlements:
             if stated.grant_id in self.told:
                 self.told[stated.grant_id] = max(self.told[stated.grant_id], stated.spent)
-        self.known_open = {g.grant_id for member in after.members.values() for g in member.open}
+        # What was lent before the loss stays outside the bound, also when the owner has taken it in.
+        still_open = {g.grant_id for member in after.members.values() for g in member.open}
+        issued = {answered.grant.grant_id} if answered.grant is not None else set()
+        self.adopted |= still_open - self.known_open - issued
+        self.known_open = still_open - self.adopted
         if answered.grant is not None:
             self.told[answered.grant.grant_id] = 0
+
+    def _look_at_adoption(self, before: Bucket | None, after: Bucket, asked: Ask, answered: Answer) -> None:
+        """What is taken in is debited, down to -1 burst; what that leaves out is beyond the bound, as before."""
+        if not answered.adopted:
+            return
+        unknown = tuple(replace(stated, size=0) for stated in asked.settlements)
+        without, told = answer(before, replace(asked, settlements=unknown), self.owner_us, self.dials)
+        assert told.adopted == 0
+        self.admissions.beyond += max(0.0, _in_all(after) - _in_all(without))
+        assert after.tokens_micro <= without.tokens_micro
 
     def _asked_lately(self, asked: Ask, answered: Answer) -> int:
         window = answered.owner_now_us // self.dials.k_window_us
         if asked.waiting + asked.want > 0:
             self.asked_in[asked.member] = window
         return sum(1 for seen_in in self.asked_in.values() if window - 1 <= seen_in <= window)
+
+
+def _in_all(bucket: Bucket) -> float:
+    """Tokens in the bucket, and unspent in the hands of copies as far as the owner knows."""
+    lent = sum(grant.size - grant.spent for member in bucket.members.values() for grant in member.open)
+    return bucket.tokens_micro / MICRO + lent
 
 
 def _highest_ask(bucket: Bucket | None, member: str) -> int:

@@ -21,13 +21,32 @@
 --          clock_back, adopted, n; then n credits in the order of their ids, each d I4 I4 B and the member's name: grant_id,
 --          size, spent, length of the name. Or d alone, this server's time: it lies outside the turns, nothing was done.
 --
+-- A state that these rules cannot have written is met with an error that begins with SPOILED, before anything is written.
+-- All writes are at the end, so that no error leaves half of them.
+--
 -- The key expires when the bucket would be full and neither an open grant nor a stone can be left in it.
 
 local unpack, pack, floor, ceil, min, max = struct.unpack, struct.pack, math.floor, math.ceil, math.min, math.max
 local MICRO, ROUNDING = 1000000, 0.001
 local STATE, GRANT, STONE, TOTAL = '<dddddddddddddd', '<ddI4I4I4', '<ddI4I4', '<dI4BI4d'
-local TOTAL_BYTES = 25
+local STATE_BYTES, MEMBER_BYTES, GRANT_BYTES, STONE_BYTES, TOTAL_BYTES = 112, 18, 28, 24, 25
+local MOST_COUNT, MOST_TOKENS = 9007199254740991, 4294967295
 local MOST_OPEN, MOST_STONES, LONGEST_US = 8, 8, 2000000000000000
+
+-- Whether it is a count or a time: whole, not below 0, and exact as a double. Not so of NaN.
+local function whole(x) return x >= 0 and x <= MOST_COUNT and x % 1 == 0 end
+
+-- The head of a member's record; nil if it is none, or says what it does not hold.
+local function head(record)
+  if #record < MEMBER_BYTES then return nil end
+  local no, seen, n_open, n_stones, at = unpack('<ddBB', record)
+  if #record ~= MEMBER_BYTES + n_open * GRANT_BYTES + n_stones * STONE_BYTES or not (whole(no) and whole(seen)) then
+    return nil
+  end
+  return no, seen, n_open, n_stones, at
+end
+
+local function spoiled(what) return {err = 'SPOILED ' .. what .. ' of the bucket is none that was written here'} end
 
 local key, name, words = KEYS[1], ARGV[2], ARGV[3]
 local rate, burst, expiry_us, grace_us, keep_us, k_window_us, k_floor, epsilon, overdraft_share, lent_decay_us,
@@ -45,13 +64,20 @@ local burst_micro = burst * MICRO
 local tokens, clock, clock_back, stock_out, lent, offered_per_s, window, k_now, k_before, next_scan, last_id,
     forget_at, period_start, capacity
 if stored[1] then
+  if #stored[1] ~= STATE_BYTES then return spoiled('the length') end
   tokens, clock, clock_back, stock_out, lent, offered_per_s, window, k_now, k_before, next_scan, last_id,
     forget_at, period_start, capacity = unpack(STATE, stored[1])
+  if not (tokens >= -MOST_COUNT * MICRO and tokens <= MOST_TOKENS * MICRO and lent >= 0 and lent <= stock_out
+      and offered_per_s >= 0 and offered_per_s < math.huge and capacity <= MOST_TOKENS
+      and whole(clock) and whole(clock_back) and whole(stock_out) and whole(window) and whole(k_now) and whole(k_before)
+      and whole(next_scan) and whole(last_id) and whole(forget_at) and whole(period_start) and whole(capacity)) then
+    return spoiled('a number')
+  end
 else
   tokens, clock, clock_back, stock_out, lent, offered_per_s = burst_micro, now, 0, 0, 0, 0
   window, k_now, k_before, next_scan, last_id, forget_at = floor(now / k_window_us), 0, 0, now + keep_us, 0, 0
   period_start, capacity = 0, 0
-  record = false
+  if record then return spoiled('a member') end
 end
 
 -- Time never moves back, unless the clock was set back for good: then it goes on from there.
@@ -114,7 +140,8 @@ end
 -- Settle. A newer ask that does not name an open grant proves that the grant's answer never arrived.
 local known_no, seen, n_open, n_stones, at = 0, 0, 0, 0, 1
 if record then
-  known_no, seen, n_open, n_stones, at = unpack('<ddBB', record)
+  known_no, seen, n_open, n_stones, at = head(record)
+  if not known_no then return spoiled('a member') end
 end
 local fresh = ask_no > known_no
 local credit, opens, stones = 0, '', ''
@@ -122,6 +149,7 @@ local open_left, stones_left, known = 0, 0, {}
 for _ = 1, n_open do
   local id, expires_at, size, stock, spent
   id, expires_at, size, stock, spent, at = unpack(GRANT, record, at)
+  if not (whole(id) and whole(expires_at) and stock <= size) then return spoiled('a grant') end
   stock_out = stock_out - max(0, min(stock, size - spent))
   local named, final
   spent, named, final = stated(id, spent)
@@ -137,6 +165,7 @@ end
 for _ = 1, n_stones do
   local id, until_us, size, spent
   id, until_us, size, spent, at = unpack(STONE, record, at)
+  if not (whole(id) and whole(until_us)) then return spoiled('a grant') end
   local total, _, final = stated(id, spent)
   known[id] = true
   if id >= since then credit = credit - (total - spent) end
@@ -147,7 +176,7 @@ for _ = 1, n_stones do
 end
 
 -- Give back what expired unsettled, when the first of it is due: a look at every member, so seldom.
-local credits, credited = 0, ''
+local credits, credited, gone, changed, bad = 0, '', {}, {}, false
 if now >= next_scan + grace_us then
   local given = {}
   next_scan = now + keep_us
@@ -156,7 +185,8 @@ if now >= next_scan + grace_us then
     local n_left = 0
     for _ = 1, n_old do
       local start = from
-      local _, until_us, _, _, behind = unpack(STONE, old_stones, from)
+      local id, until_us, _, _, behind = unpack(STONE, old_stones, from)
+      bad = bad or not (whole(id) and whole(until_us))
       from = behind
       if now < until_us and until_us <= now + keep_us then
         n_kept = n_kept + 1
@@ -168,6 +198,7 @@ if now >= next_scan + grace_us then
       local id, expires_at, size, stock, spent
       local start = from
       id, expires_at, size, stock, spent, from = unpack(GRANT, grants, from)
+      bad = bad or not (whole(id) and whole(expires_at) and stock <= size)
       -- An expiry further off than any grant lasts was set by a clock that has since been put back.
       if now < expires_at + grace_us and expires_at <= now + expiry_us then
         left = left .. grants:sub(start, from - 1)
@@ -193,16 +224,19 @@ if now >= next_scan + grace_us then
   for i = 1, #all, 2 do
     local field, value = all[i], all[i + 1]
     if field ~= 'bucket' and field ~= name then
-      local other_no, other_seen, grants, old, from = unpack('<ddBB', value)
-      local cut = from + grants * 28
+      local other_no, other_seen, grants, old, from = head(value)
+      if not other_no then return spoiled('a member') end
+      local cut = from + grants * GRANT_BYTES
       local left, n_left, kept, n_kept = expire(field, value:sub(from, cut - 1), grants, value:sub(cut), old)
       if n_left == 0 and n_kept == 0 and not (now - keep_us < other_seen and other_seen <= now) then
-        redis.call('HDEL', key, field)
+        gone[#gone + 1] = field
       elseif n_left ~= grants or n_kept ~= old then
-        redis.call('HSET', key, field, pack('<ddBB', other_no, other_seen, n_left, n_kept) .. left .. kept)
+        changed[#changed + 1] = field
+        changed[#changed + 1] = pack('<ddBB', other_no, other_seen, n_left, n_kept) .. left .. kept
       end
     end
   end
+  if bad then return spoiled('a grant') end
   table.sort(given, function(a, b) return a[1] < b[1] end)
   for i = 1, credits do credited = credited .. given[i][2] end
 end
@@ -276,7 +310,10 @@ local k = max(k_now, k_before)
 local press = min(1, max(0, (offered_per_s / rate - press_from) / press_span))
 local overdraft = quota and 0 or min(stock_out, overdraft_share * burst) * MICRO
 local size, stock, grant_id = 0, 0, 0
-if fresh and open_left < MOST_OPEN then
+-- Of a quota the id says of which period the grant is; ids that run ahead of the clock may pass its end.
+local next_id = max(now, last_id + 1)
+if quota then next_id = max(next_id, period_start) end
+if fresh and open_left < MOST_OPEN and not (quota and next_id >= period_end) then
   local give = min(waiting, max(0, floor((tokens + overdraft + ROUNDING) / MICRO)))
   tokens = tokens - give * MICRO
   if give == waiting and want > 0 then
@@ -296,10 +333,9 @@ end
 local expires_at = 0
 if size > 0 then
   expires_at = now + expiry_us
-  last_id = max(now, last_id + 1)
+  last_id = next_id
   if quota then
     expires_at = min(expires_at, period_end)
-    last_id = max(last_id, period_start)
   else
     lent = lent + stock
   end
@@ -315,7 +351,8 @@ end
 local wait, full
 if quota then
   wait, full = 0, period_end - now
-  if tokens < MICRO then
+  local lends = max(now, last_id + 1, period_start) < period_end
+  if tokens < MICRO or not lends then
     local elsewhere, at = stock_out, 1
     for _ = 1, open_left do
       local _, held, lent_stock, spent
@@ -323,7 +360,7 @@ if quota then
       elsewhere = elsewhere - max(0, min(lent_stock, held - spent))
     end
     wait = full
-    if elsewhere > 0 then wait = max(1000, min(wait, pause_max_us * (0.5 + jitter))) end
+    if lends and elsewhere > 0 then wait = max(1000, min(wait, pause_max_us * (0.5 + jitter))) end
   end
 else
   wait, full = max(0, (MICRO - (tokens + overdraft)) / rate), (burst_micro - tokens) / rate
@@ -336,6 +373,9 @@ end
 local needed = now + max(ceil(min(LONGEST_US, full)), expiry_us + grace_us + keep_us)
 local renew = needed > forget_at
 if renew then forget_at = needed + keep_us end
+if stock_out < 0 then return spoiled('a count') end
+for i = 1, #gone do redis.call('HDEL', key, gone[i]) end
+for i = 1, #changed, 2 do redis.call('HSET', key, changed[i], changed[i + 1]) end
 redis.call('HSET', key,
   'bucket', pack(STATE, tokens, now, clock_back, stock_out, lent, offered_per_s, window, k_now, k_before, next_scan,
     last_id, forget_at, period_start, capacity),

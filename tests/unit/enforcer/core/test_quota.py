@@ -172,3 +172,23 @@ def test_state_is_kept_until_the_period_ends() -> None:
     desk.spend(NOON_US, 10)
     assert desk.bucket is not None
     assert desk.bucket.forget_at_us >= TURNS[3]
+
+
+def test_ids_never_pass_the_end_of_their_period() -> None:
+    """Two grants in the last microsecond: the second one's id would be tomorrow's, and its debit today's."""
+    desk = Desk()
+    assert desk.ask(TURNS[3] - 1, waiting=2).grant is not None
+    second = desk.ask(TURNS[3] - 1, waiting=2)
+    assert second.grant is None
+    assert second.refused_for_ms == 1
+    assert desk.spend(TURNS[3], 12) == 10
+
+
+def test_clock_that_was_many_periods_ahead_is_told_the_next_turn() -> None:
+    """The end of the period that was begun then is out of sight, and what is lent must be known to end in it."""
+    desk = Desk()
+    far = tuple(turn + 30 * DAY_US for turn in TURNS)
+    desk.ask(NOON_US + 30 * DAY_US, turns=far)
+    refused = desk.ask(NOON_US, waiting=1)
+    assert refused.grant is None
+    assert refused.refused_for_ms == DAY_US // 2 // 1_000
