@@ -13,7 +13,7 @@ import msgspec
 from enforcer.core import quota, sizing
 from enforcer.core.dials import LONGEST_US, Dials
 from enforcer.core.sizing import MICRO
-from enforcer.core.state import Bucket, Member, OpenGrant, Tombstone, copied, full_bucket, unspent_stock
+from enforcer.core.state import Bucket, Member, OpenGrant, Tombstone, copied, full_bucket, step_clock, unspent_stock
 from enforcer.types import Answer, Ask, Credit, Grant, Settlement
 
 #: Open grants of one member beyond which it is lent nothing more: the protocol needs two and a lost one.
@@ -39,7 +39,7 @@ def answer(bucket: Bucket | None, ask: Ask, now_us: int, dials: Dials) -> tuple[
     """
     burst_micro = ask.plan.burst * MICRO
     work = full_bucket(burst_micro, now_us, dials) if bucket is None else copied(bucket)
-    now_us = _step_clock(work, now_us, dials)
+    now_us = step_clock(work, now_us, dials)
     end_us = quota.turn(work, ask, now_us) if ask.turns else None
     # Of a quota only the present period's grants count: what an earlier one gives back is void.
     since_us = 0 if end_us is None else work.period_start_us
@@ -72,18 +72,6 @@ def answer(bucket: Bucket | None, ask: Ask, now_us: int, dials: Dials) -> tuple[
         clock_back=work.clock_back,
     )
     return work, told
-
-
-def _step_clock(work: Bucket, now_us: int, dials: Dials) -> int:
-    """The time that counts: never behind the stored one, unless the clock was set back for good."""
-    if now_us >= work.clock_us:
-        return now_us
-    work.clock_back += 1
-    if work.clock_us - now_us <= dials.clock_back_us:
-        return work.clock_us
-    work.clock_us = now_us
-    work.next_scan_us = min(work.next_scan_us, now_us + dials.expiry_us)
-    return now_us
 
 
 def _settle(

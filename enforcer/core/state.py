@@ -1,4 +1,4 @@
-"""What an owner holds for one bucket: the shapes, and nothing that acts on them.
+"""What an owner holds for one bucket: the shapes, and what only copies them or steps their clock.
 
 The same fields, in the same order, are what `grant.lua` keeps in one hash. Never reads a clock.
 """
@@ -104,3 +104,15 @@ def copied(bucket: Bucket) -> Bucket:
 def unspent_stock(grant: OpenGrant) -> int:
     """What of the stock may still be unspent: the waiting took theirs at once."""
     return max(0, min(grant.stock, grant.size - grant.spent))
+
+
+def step_clock(work: Bucket, now_us: int, dials: Dials) -> int:
+    """The time that counts: never behind the stored one, unless the clock was set back for good."""
+    if now_us >= work.clock_us:
+        return now_us
+    work.clock_back += 1
+    if work.clock_us - now_us <= dials.clock_back_us:
+        return work.clock_us
+    work.clock_us = now_us
+    work.next_scan_us = min(work.next_scan_us, now_us + dials.expiry_us)
+    return now_us
