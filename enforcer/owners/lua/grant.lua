@@ -69,8 +69,12 @@ if stored[1] then
     forget_at, period_start, capacity = unpack(STATE, stored[1])
   if not (tokens >= -MOST_COUNT * MICRO and tokens <= MOST_TOKENS * MICRO and lent >= 0 and lent <= stock_out
       and offered_per_s >= 0 and offered_per_s < math.huge and capacity <= MOST_TOKENS
-      and whole(clock) and whole(clock_back) and whole(stock_out) and whole(window) and whole(k_now) and whole(k_before)
-      and whole(next_scan) and whole(last_id) and whole(forget_at) and whole(period_start) and whole(capacity)) then
+      and clock % 1 + clock_back % 1 + stock_out % 1 + window % 1 + k_now % 1 + k_before % 1 + next_scan % 1
+        + last_id % 1 + forget_at % 1 + period_start % 1 + capacity % 1 == 0
+      and min(clock, clock_back, stock_out, window, k_now, k_before, next_scan, last_id, forget_at, period_start,
+        capacity) >= 0
+      and max(clock, clock_back, stock_out, window, k_now, k_before, next_scan, last_id, forget_at, period_start)
+        <= MOST_COUNT) then
     return spoiled('a number')
   end
 else
@@ -153,7 +157,7 @@ for _ = 1, n_open do
   stock_out = stock_out - max(0, min(stock, size - spent))
   local named, final
   spent, named, final = stated(id, spent)
-  known[id] = true
+  if named then known[id] = true end
   if final or (fresh and not named) then
     if id >= since then credit = credit + size - spent end
   else
@@ -166,8 +170,8 @@ for _ = 1, n_stones do
   local id, until_us, size, spent
   id, until_us, size, spent, at = unpack(STONE, record, at)
   if not (whole(id) and whole(until_us)) then return spoiled('a grant') end
-  local total, _, final = stated(id, spent)
-  known[id] = true
+  local total, named, final = stated(id, spent)
+  if named then known[id] = true end
   if id >= since then credit = credit - (total - spent) end
   if not final then
     stones = stones .. pack(STONE, id, until_us, size, total)
