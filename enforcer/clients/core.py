@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from enforcer.errors import InvalidField
 
 _TOO_MANY, _UNAVAILABLE = 429, 503
 
@@ -16,11 +19,24 @@ class RetryRules:
     base_s: float = 0.1
     most_jitter_s: float = 5.0
 
+    def __post_init__(self) -> None:
+        """Raises `InvalidField` if a number is not acceptable."""
+        if self.attempts < 1:
+            raise InvalidField("attempts", self.attempts, "1 or more; 1 sends nothing again")
+        for name in ("deadline_s", "base_s", "most_jitter_s"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
+                raise InvalidField(name, getattr(self, name), "a number of seconds, 0 or more")
+
 
 class RetryBudget:
     """At most `floor` + `share` × requests are retries, whatever the server does. One for a whole client."""
 
     def __init__(self, *, share: float = 0.1, floor: int = 10) -> None:
+        """Start full. Raises `InvalidField` if a number is not acceptable."""
+        if not 0 <= share <= 1:
+            raise InvalidField("share", share, "0 to 1, retries per request")
+        if floor < 0:
+            raise InvalidField("floor", floor, "0 or more retries")
         self._share = share
         self._floor = float(floor)
         self._tokens = float(floor)
