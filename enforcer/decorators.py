@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
-from enforcer.core.sentences import explain_refusal
+from enforcer.core.sentences import explain_verdict
 from enforcer.errors import ConfigError, EnforcerError
 from enforcer.limiting.limiter import Limiter
 from enforcer.process import PerProcess
@@ -24,16 +24,7 @@ class Refused(EnforcerError):
     """A call of a `limited` function was refused; `verdict` says why, and from when on it may be admitted."""
 
     def __init__(self, verdict: Verdict) -> None:
-        plan = verdict.basis.standing.terms.plan
-        super().__init__(
-            explain_refusal(
-                reason=verdict.reason,
-                cost=verdict.cost,
-                rate_per_s=plan.rate_per_s,
-                burst=plan.burst,
-                retry_after_ms=verdict.retry_after_ms,
-            )
-        )
+        super().__init__(explain_verdict(verdict))
         self.verdict = verdict
 
 

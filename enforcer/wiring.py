@@ -20,6 +20,7 @@ from enforcer.metrics.metrics import Metrics
 from enforcer.metrics.watching import watch_limiter
 from enforcer.owners.addresses import owners_from_url
 from enforcer.policies import load_policy
+from enforcer.policies.watching import PolicyWatcher
 from enforcer.settings import LimiterSettings
 from enforcer.sink import NullSink, Sink
 
@@ -30,7 +31,7 @@ def build_limiter(
     sink: Callable[[CopyIdentity], Sink] | None = None,
     metrics: Metrics | None = None,
 ) -> Limiter:
-    """The limiter of this process. Call it in the process that serves, after any fork, and close it at the end.
+    """The limiter of this process, which follows its policy file. Call it after any fork; close it at the end.
 
     Args:
         config: where owner and policy are; None: from the environment.
@@ -57,8 +58,12 @@ def build_limiter(
     settings = LimiterSettings()
     records: Sink = sink(identity) if sink else NullSink()
     if metrics is None:
-        return Limiter(policy, owners, records, identity, settings=settings, clock=clock)
-    measured = MeasuredOwners(owners, metrics, clock=clock)
-    limiter = Limiter(policy, measured, MeasuredSink(records, metrics), identity, settings=settings, clock=clock)
-    watch_limiter(metrics, limiter)
+        limiter = Limiter(policy, owners, records, identity, settings=settings, clock=clock)
+    else:
+        measured = MeasuredOwners(owners, metrics, clock=clock)
+        limiter = Limiter(policy, measured, MeasuredSink(records, metrics), identity, settings=settings, clock=clock)
+        watch_limiter(metrics, limiter)
+    watcher = PolicyWatcher(config.policy_path, limiter)
+    limiter.at_close(watcher.stop)
+    watcher.start()
     return limiter

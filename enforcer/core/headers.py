@@ -42,7 +42,8 @@ def header_fields(verdict: Verdict, *, room: int) -> list[tuple[bytes, bytes]]:
     terms = verdict.basis.standing.terms
     policy, state, more_in_s = _constants(terms.limit, terms.plan)
     if verdict.allowed:
-        more = b";t=%d" % more_in_s if room < terms.plan.burst else b""
+        # A quota does not fill up little by little: it starts anew, and when that is only the owner's calendar says.
+        more = b";t=%d" % more_in_s if room < terms.plan.burst and not terms.per else b""
         return [(b"ratelimit-policy", policy), (b"ratelimit", b"%b;r=%d%b" % (state, max(0, room), more))]
     line = state_field(terms.limit, room, more_in_s=retry_after_s(verdict.retry_after_ms)).encode("ascii")
     return [(b"ratelimit-policy", policy), (b"ratelimit", line), *retry_after_field(verdict)]

@@ -8,13 +8,20 @@ from __future__ import annotations
 import math
 
 from enforcer.errors import InvalidField
-from enforcer.types import Reason
+from enforcer.types import Reason, Verdict
 
 _AWAY = "this server held no share of your limit and the limiter could not be reached"
 
 
 def explain_refusal(
-    *, reason: Reason, cost: int, rate_per_s: float, burst: int, retry_after_ms: int, at: str | None = None
+    *,
+    reason: Reason,
+    cost: int,
+    rate_per_s: float,
+    burst: int,
+    retry_after_ms: int,
+    at: str | None = None,
+    per: str = "",
 ) -> str:
     """The sentence for one refusal.
 
@@ -24,12 +31,17 @@ def explain_refusal(
         rate_per_s: what the plan refills per second.
         burst: the most that the limit ever holds.
         retry_after_ms: when the same request may be admitted, milliseconds after the refusal; -1 for never.
+        per: the calendar of a quota, such as ``day`` or ``month Europe/Berlin``; empty for a token bucket.
         at: time of day of the refusal, as it is to be shown; None to leave it out.
 
     Raises:
         InvalidField: the reason is `Reason.NONE`; there is no refusal to explain.
     """
     refused = "Refused" if at is None else f"Refused at {at}"
+    if reason is Reason.SPENT and per:
+        period, _, zone = per.partition(" ")
+        begins = f"; it starts anew {_duration(retry_after_ms)} later" if retry_after_ms > 0 else ""
+        return f"{refused}: the quota of {burst:,} per {period} was used up{begins} ({zone or 'UTC'})."
     if reason is Reason.SPENT:
         return f"{refused}: the burst of {burst:,} was spent{_then(cost, rate_per_s, retry_after_ms)}."
     if reason is Reason.NEVER:
@@ -47,6 +59,19 @@ def explain_refusal(
     if reason is Reason.CEILING:
         return f"{refused} to protect the service (this server was at its in-flight ceiling), not because of your plan."
     raise InvalidField("reason", reason, "a reason of a refusal")
+
+
+def explain_verdict(verdict: Verdict) -> str:
+    """The sentence for a verdict that refused. Raises `InvalidField` if it did not."""
+    terms = verdict.basis.standing.terms
+    return explain_refusal(
+        reason=verdict.reason,
+        cost=verdict.cost,
+        rate_per_s=terms.plan.rate_per_s,
+        burst=terms.plan.burst,
+        retry_after_ms=verdict.retry_after_ms,
+        per=terms.per,
+    )
 
 
 def _then(cost: int, rate_per_s: float, retry_after_ms: int) -> str:

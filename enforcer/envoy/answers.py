@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from enforcer.core.headers import header_fields
-from enforcer.core.sentences import explain_refusal
+from enforcer.core.sentences import explain_verdict
 from enforcer.envoy.stubs import HeaderValue, RateLimitResponse
 from enforcer.limiting.limiter import Limiter
 from enforcer.types import Terms, Verdict
@@ -99,19 +99,13 @@ def _until_reset_ms(verdict: Verdict, room: int) -> int | None:
 
 
 def _problem(verdict: Verdict, request_id: str) -> bytes:
-    plan, wait_ms = verdict.basis.plan, verdict.retry_after_ms
+    wait_ms = verdict.retry_after_ms
     return msgspec.json.encode(
         {
             "type": "about:blank",
             "title": "Too Many Requests",
             "status": 429,
-            "detail": explain_refusal(
-                reason=verdict.reason,
-                cost=verdict.cost,
-                rate_per_s=plan.rate_per_s,
-                burst=plan.burst,
-                retry_after_ms=wait_ms,
-            ),
+            "detail": explain_verdict(verdict),
             "request_id": request_id,
             "retry_after_ms": wait_ms if wait_ms >= 0 else None,
         }

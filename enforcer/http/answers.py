@@ -12,7 +12,7 @@ import msgspec
 
 from enforcer.core.headers import header_fields, legacy_fields, retry_after_field
 from enforcer.core.routes import RouteMatcher
-from enforcer.core.sentences import explain_refusal
+from enforcer.core.sentences import explain_verdict
 from enforcer.errors import ConfigError, InvalidField
 from enforcer.keying import from_header
 from enforcer.limiting.limiter import Limiter
@@ -68,9 +68,7 @@ def refused_body(limiter: Limiter, verdict: Verdict) -> bytes:
     problem: dict[str, Any] = {
         "type": _PROBLEM_TYPES + kind,
         "title": "Service Unavailable" if by_cap else "Too Many Requests",
-        "detail": explain_refusal(
-            reason=reason, cost=verdict.cost, rate_per_s=plan.rate_per_s, burst=plan.burst, retry_after_ms=wait_ms
-        ),
+        "detail": explain_verdict(verdict),
         "request_id": limiter.request_id(verdict),
         "retry_after_ms": wait_ms if wait_ms >= 0 else None,
         "limit": {"name": terms.limit, "plan": plan.name, "rate_per_s": plan.rate_per_s, "burst": plan.burst},

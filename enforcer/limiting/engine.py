@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Sequence
 
 from enforcer.clock import Clock, SystemClock
 from enforcer.core.account import Account
@@ -25,7 +26,7 @@ from enforcer.owners.port import Owner, Owners
 from enforcer.policies.limits import MAX_COST_TOKENS
 from enforcer.policies.model import Policy
 from enforcer.settings import LimiterSettings
-from enforcer.sink import Sink
+from enforcer.sink import PolicyChanged, Sink
 from enforcer.types import Reason, Source, Verdict, outcome_code
 
 log = logging.getLogger("enforcer")
@@ -61,6 +62,7 @@ class Engine(Decisions):
         self._settings = settings
         self._timeout_s = policy.timeouts.ask_ms / 1e3
         self._closed = False
+        self._at_close: list[Callable[[], None]] = []
         self._directory = Directory(policy, max_callers=settings.max_callers, opened=self._take_charge)
         self._lanes = self._directory.lanes
         self._askers = Askers(
@@ -97,6 +99,8 @@ class Engine(Decisions):
                 return
             self._closed = True
             self._lanes.clear()
+        for act in self._at_close:
+            act()
         timeout_s = self._settings.close_timeout_s
         deadline_ns = self._now() + round(timeout_s * 1e9)
         try:
@@ -174,15 +178,23 @@ class Engine(Decisions):
                 wait_ms=wait_ms,
             )
 
-    def apply(self, policy: Policy) -> None:
+    def apply(self, policy: Policy, *, source: str = "(given)", digest: str = "") -> None:
         """Go by another version of the policy from the next request on.
 
         Grants that are held stay valid until they expire; the next ask is on the new terms.
 
+        Args:
+            policy: already valid; the same one again changes nothing.
+            source: where it comes from, for the sink.
+            digest: of the document, for the sink.
+
         Raises:
             PolicyError: its version is not above the one in force, and it is not the same policy.
+            EnforcerError: the limiter is closed.
         """
         with self._lock:
+            if self._closed:
+                raise EnforcerError("this limiter is closed")
             if policy == self.policy:
                 return
             if policy.version <= self.policy.version:
@@ -193,6 +205,22 @@ class Engine(Decisions):
             self._timeout_s = policy.timeouts.ask_ms / 1e3
             self._fail_rule = fail_rule(policy)
             self._directory.use(policy)
+            self._sink.event(PolicyChanged(policy.version, digest, source, (), self._clock.unix_us()))
+        log.warning("policy version %d is in force, from %s", policy.version, source, extra={"action": "policy_loaded"})
+
+    def keep_policy(self, *, source: str, digest: str, faults: Sequence[str]) -> None:
+        """Take note that a policy document was refused: the one in force stays, and everybody hears of it."""
+        with self._lock:
+            if self._closed:
+                return
+            version = self.policy.version
+            self._sink.event(PolicyChanged(version, digest, source, tuple(faults), self._clock.unix_us()))
+        extra = {"action": "policy_load_error"}
+        log.error("policy refused, version %d stays in force: %s: %s", version, source, "; ".join(faults), extra=extra)
+
+    def at_close(self, act: Callable[[], None]) -> None:
+        """Have this done when the limiter closes, before anything else."""
+        self._at_close.append(act)
 
     def _slow(self, lane: Lane, cost: int, now_ns: int, loop: asyncio.AbstractEventLoop | None) -> Verdict | Waiter:
         """Decide off the fast path, or have the request wait."""

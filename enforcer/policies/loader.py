@@ -29,14 +29,17 @@ def load_policy(path: str | Path) -> Policy:
     Raises:
         PolicyError: the file cannot be read or has faults; `faults` holds every one of them, in order of lines.
     """
-    source = str(path)
+    return parse_policy(read_policy(path), source=str(path))
+
+
+def read_policy(path: str | Path) -> bytes:
+    """The bytes of a policy file. Raises `PolicyError` if it cannot be read; one that is too large is cut."""
     try:
         with Path(path).open("rb") as file:
-            content = file.read(MAX_POLICY_BYTES + 1)
+            return file.read(MAX_POLICY_BYTES + 1)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise PolicyError(source, [PolicyFault("(file)", None, f"cannot be read: {reason}")]) from error
-    return parse_policy(content, source=source)
+        raise PolicyError(str(path), [PolicyFault("(file)", None, f"cannot be read: {reason}")]) from error
 
 
 def parse_policy(content: bytes, *, source: str = "(policy)") -> Policy:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from enforcer.core.headers import header_fields
-from enforcer.core.sentences import explain_refusal
+from enforcer.core.sentences import explain_verdict
 from enforcer.errors import InvalidField
 from enforcer.limiting.directory import validate_name
 from enforcer.limiting.engine import invalid_cost
@@ -121,9 +121,7 @@ def answer_of(limiter: Limiter, verdict: Verdict) -> CheckAnswer:
     wait_ms, reason = verdict.retry_after_ms, verdict.reason
     detail = None
     if not verdict.allowed:
-        detail = explain_refusal(
-            reason=reason, cost=verdict.cost, rate_per_s=plan.rate_per_s, burst=plan.burst, retry_after_ms=wait_ms
-        )
+        detail = explain_verdict(verdict)
     return CheckAnswer(
         verdict.allowed,
         _SOURCES[verdict.source],

@@ -77,3 +77,18 @@ def test_there_is_no_sentence_for_an_admission() -> None:
 def test_waits_are_never_shown_shorter_than_they_are(milliseconds: int, shown: str) -> None:
     """A reader who comes back when told must be admitted."""
     assert f"admitted {shown} later" in _explain(Reason.SPENT, retry_after_ms=milliseconds)
+
+
+@pytest.mark.parametrize(
+    ("per", "says"),
+    [
+        ("day", "the quota of 1,000 per day was used up; it starts anew 3 h later (UTC)."),
+        ("month Europe/Berlin", "the quota of 1,000 per month was used up; it starts anew 3 h later (Europe/Berlin)."),
+    ],
+)
+def test_a_quota_that_is_used_up_says_when_it_starts_anew(per: str, says: str) -> None:
+    """A burst refills, a quota does not: the customer must not wait for the next second."""
+    told = explain_refusal(
+        reason=Reason.SPENT, cost=1, rate_per_s=0.01, burst=1_000, retry_after_ms=10_800_000, per=per
+    )
+    assert f"Refused: {says}" == told
