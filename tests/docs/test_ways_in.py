@@ -1,0 +1,60 @@
+"""The pages on the ways in: every Python snippet runs, against an owner that is not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.docs.snippets import snippets
+
+ROOT = Path(__file__).resolve().parents[2]
+WAYS = ROOT / "docs" / "ways-in"
+
+
+@pytest.fixture(autouse=True)
+def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example's policy, and a port on which nobody listens: a limiter without its owner starts, and serves."""
+    monkeypatch.setenv("TALLYGATE_POLICY", str(ROOT / "examples" / "asgi" / "policy.yaml"))
+    monkeypatch.setenv("TALLYGATE_OWNER_URL", "redis://127.0.0.1:1/0")
+
+
+def _run(body: str) -> dict[str, Any]:
+    names: dict[str, Any] = {"__name__": "snippet"}
+    exec(compile(body, "snippet", "exec"), names)
+    return names
+
+
+def test_calls_run_as_the_page_says() -> None:
+    """It is what an embedder copies first."""
+    plain, waiting, later, decorated = (_run(body) for body in snippets(WAYS / "python.md", "python"))
+    assert plain["verdict"].allowed
+    assert waiting["admitted"]
+    assert later["verdict"].allowed
+    assert "results for limits" == decorated["found"]
+
+
+async def test_the_asgi_application_serves_with_headers() -> None:
+    """Ten lines, and a client knows where it stands."""
+    app = _run(snippets(WAYS / "asgi.md", "python")[0])["app"]
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        answer = await client.get("/items/7", headers={"x-account": "acme"})
+    assert (200, {"item": "7"}) == (answer.status_code, answer.json())
+    assert "ratelimit" in answer.headers
+
+
+def test_the_wsgi_application_serves_with_headers() -> None:
+    """The same for Flask."""
+    app = _run(snippets(WAYS / "wsgi.md", "python")[0])["application"]
+    with httpx.Client(transport=httpx.WSGITransport(app), base_url="http://test") as client:
+        answer = client.get("/", headers={"x-account": "acme"})
+    assert (200, "hello\n") == (answer.status_code, answer.text)
+    assert "ratelimit" in answer.headers
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in WAYS.glob("*.md")))
+def test_every_way_in_is_in_the_index(page: str) -> None:
+    """A page that nobody finds was not written."""
+    assert page == "README.md" or f"({page})" in (WAYS / "README.md").read_text()
