@@ -231,7 +231,7 @@ _CAUSES: dict[Reason, str] = {
     Reason.NEVER: "because of a cost above what the plan can ever hold",
     Reason.EMERGENCY: "because the limiter could not be reached and the emergency budget was spent",
     Reason.CLOSED: "because the limiter could not be reached and the route fails closed",
-    Reason.CEILING: "because the server was at its in-flight ceiling",
+    Reason.CEILING: "because the server had as much to do as it can take",
 }
 
 _DEGRADED_MEANS = (

@@ -43,7 +43,8 @@ class Reason(IntEnum):
     CLOSED = 4
     """The owner was away and the route's fail mode is `closed`."""
     CEILING = 5
-    """This server was at its in-flight ceiling."""
+    """This server had as much to do as it can take: at its in-flight ceiling, or, without the owner, at its share of
+    the fleet's (`open_capped`)."""
 
 
 def outcome_code(source: Source, reason: Reason) -> int:

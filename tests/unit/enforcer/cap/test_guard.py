@@ -78,7 +78,7 @@ async def test_a_request_beyond_the_bound_is_refused_recorded_and_charged_nothin
     assert (1, 1, held, 0) == (verdict.seq, verdict.cost, verdict.remaining, verdict.basis.grant_id)
     problem = json.loads(body)
     assert (503, "Service Unavailable", 1_500) == (problem["status"], problem["title"], problem["retry_after_ms"])
-    assert "in-flight ceiling" in problem["detail"]
+    assert "as much to do as it can take" in problem["detail"]
     assert 1 == gateway.entered
     gateway.go_on.set()
     assert (200, b"ab") == (await first)[::2]

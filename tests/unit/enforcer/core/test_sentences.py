@@ -47,7 +47,7 @@ def _explain(reason: Reason, *, cost: int = 1, retry_after_ms: int = 310, at: st
         ),
         (
             _explain(Reason.CEILING),
-            "Refused to protect the service (this server was at its in-flight ceiling), not because of your plan.",
+            "Refused to protect the service (this server had as much to do as it can take), not because of your plan.",
         ),
     ],
 )
