@@ -57,7 +57,8 @@ def explain_refusal(
     if reason is Reason.CLOSED:
         return f"{refused}: {_AWAY}; this endpoint stays closed until it can be reached again."
     if reason is Reason.CEILING:
-        return f"{refused} to protect the service (this server had as much to do as it can take), not because of your plan."
+        why = "this server had as much to do as it can take"
+        return f"{refused} to protect the service ({why}), not because of your plan."
     raise InvalidField("reason", reason, "a reason of a refusal")
 
 
