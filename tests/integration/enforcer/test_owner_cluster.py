@@ -95,7 +95,13 @@ def test_cluster_is_found_from_one_seed_and_a_failover_followed(cluster: dict[in
     wait_until(followed, 15, what="the promoted replica's answer")
     assert victim not in owners.nodes
     assert all(owners.nodes[name] is kept[name] for name in kept if name != victim)
-    assert all(isinstance(_ask(owners, caller, next(asked)), Answer) for caller in callers)
+
+    def all_answered() -> bool:
+        # Nodes hear of the promotion one after the other, and refuse what they are unsure of until then.
+        owners.refresh()
+        return all(isinstance(_ask(owners, caller, next(asked)), Answer) for caller in callers)
+
+    wait_until(all_answered, 15, what="all answered again")
     for owner in (*owners.nodes.values(), *kept.values()):
         owner.close()
     owners.close()
