@@ -119,7 +119,8 @@ def _adopt(work: Bucket, ask: Ask, known: Member, now_us: int, dials: Dials, *, 
         if not since_us <= grant_id <= now_us + dials.expiry_us:
             continue
         named = [s for s in ask.settlements if s.grant_id == grant_id]
-        if any(s.final for s in named):
+        # One past its expiry would be given back at once.
+        if any(s.final for s in named) or now_us >= stated.expires_at_us + dials.grace_us:
             continue
         ids.add(grant_id)
         spent = _total(0, named)

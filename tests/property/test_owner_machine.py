@@ -145,7 +145,7 @@ class BoundMachine(OwnerMachine):
     @rule(step_us=steps_us)
     def step_owner_clock(self, step_us: int) -> None:
         """The owner's clock is set."""
-        self.world.owner_us += step_us
+        self.world.step_clock(step_us)
 
     @rule()
     def lose_state(self) -> None:

@@ -38,6 +38,7 @@ class World:
         self.told: dict[int, int] = {}
         self.known_open: set[int] = set()
         self.adopted: set[int] = set()
+        self.was_lost = False
         self.last_grant_id = 0
         self.crashed: set[int] = set()
         self.late: deque[Ask] = deque(maxlen=30)
@@ -128,9 +129,16 @@ class World:
         if self.bucket is not None:
             self.admissions.beyond += self.plan.burst - self.bucket.tokens_micro / MICRO
         self.bucket = None
+        self.was_lost = True
         self.known_open.clear()
         self.adopted.clear()
         self.told.clear()
+
+    def step_clock(self, step_us: int) -> None:
+        """The owner's clock is set; after a loss not behind the ids that it gave out before and no longer knows."""
+        self.owner_us += step_us
+        if self.was_lost:
+            self.owner_us = max(self.owner_us, self.last_grant_id + 1)
 
     def crash(self, copy: ModelCopy) -> None:
         """The copy dies; what it spent and did not state is known to nobody."""
@@ -175,7 +183,7 @@ class World:
         without, told = answer(before, replace(asked, settlements=unknown), self.owner_us, self.dials)
         assert told.adopted == 0
         self.admissions.beyond += max(0.0, _in_all(after) - _in_all(without))
-        assert after.tokens_micro <= without.tokens_micro
+        assert after.tokens_micro / MICRO + _granted(answered) <= without.tokens_micro / MICRO + _granted(told)
 
     def _asked_lately(self, asked: Ask, answered: Answer) -> int:
         window = answered.owner_now_us // self.dials.k_window_us
@@ -188,6 +196,10 @@ def _in_all(bucket: Bucket) -> float:
     """Tokens in the bucket, and unspent in the hands of copies as far as the owner knows."""
     lent = sum(grant.size - grant.spent for member in bucket.members.values() for grant in member.open)
     return bucket.tokens_micro / MICRO + lent
+
+
+def _granted(answered: Answer) -> int:
+    return answered.grant.size if answered.grant is not None else 0
 
 
 def _highest_ask(bucket: Bucket | None, member: str) -> int:

@@ -257,7 +257,8 @@ if fresh then
     if final == 0 and size > 0 and not known[id] and open_left < MOST_OPEN and since <= id and id <= now + expiry_us then
       local named
       spent, named, final = stated(id, 0)
-      if not final then
+      -- One past its expiry would be given back at once.
+      if not final and now < expires_at + grace_us then
         known[id] = true
         local stock = max(0, size - spent)
         local debit = quota and max(size, spent) or stock

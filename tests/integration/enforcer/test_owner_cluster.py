@@ -21,9 +21,9 @@ from tests.services import unavailable
 PLAN = Plan("still", 1e-9, 200)
 
 
-def _start(folder: Path, port: int) -> subprocess.Popen[bytes]:
+def _start(folder: Path, port: int, bus: int) -> subprocess.Popen[bytes]:
     folder.mkdir()
-    options = {"port": port, "cluster-port": claim_port(0, purpose="the cluster's bus", setting="-", host="127.0.0.1")}
+    options = {"port": port, "cluster-port": bus}
     fixed = "--bind 127.0.0.1 --cluster-enabled yes --cluster-node-timeout 1000 --cluster-replica-validity-factor 0"
     argv = ["redis-server", *fixed.split(), *["--repl-diskless-sync-delay", "0", "--appendonly", "no", "--save"], ""]
     argv += ["--dir", str(folder)]
@@ -48,10 +48,14 @@ def cluster(tmp_path: Path) -> Iterator[dict[int, subprocess.Popen[bytes]]]:
     """Three masters and three replicas, by port."""
     if shutil.which("redis-server") is None:
         unavailable("redis-server is not installed")
-    ports = [claim_port(0, purpose="a node", setting="-", host="127.0.0.1") for _ in range(6)]
-    running = {port: _start(tmp_path / str(port), port) for port in ports}
+    # Drawn all at once: a bus must not get the port of a node that has not started yet.
+    drawn: set[int] = set()
+    while len(drawn) < 12:
+        drawn.add(claim_port(0, purpose="a node", setting="-", host="127.0.0.1"))
+    ports, buses = sorted(drawn)[:6], sorted(drawn)[6:]
+    running = {port: _start(tmp_path / str(port), port, bus) for port, bus in zip(ports, buses, strict=True)}
     try:
-        wait_until(lambda: all(map(_answers, ports)), 15, what="six servers")
+        wait_until(lambda: all(map(_answers, ports)), 30, what="six servers")
         argv = ["redis-cli", "--cluster", "create", *(f"127.0.0.1:{port}" for port in ports)]
         subprocess.run([*argv, "--cluster-replicas", "1", "--cluster-yes"], check=True, capture_output=True, timeout=60)
         wait_until(lambda: sum(map(_follows, ports)) == 3, 20, what="three replicas in step")
