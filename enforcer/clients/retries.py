@@ -50,7 +50,7 @@ class Retries:
         budget: RetryBudget | None = None,
         connection_errors: bool = False,
         clock: Clock | None = None,
-        chance: Callable[[], float] = random.random,
+        chance: Callable[[], float] | None = None,
     ) -> None:
         """Start with a full budget.
 
@@ -59,13 +59,13 @@ class Retries:
             budget: of this object alone: it is guarded by this object's lock.
             connection_errors: whether a connection that breaks is tried again as a 503 would be.
             clock: monotonic for the deadline, wall time for a `Retry-After` that is a date.
-            chance: uniform in [0, 1), for the jitter.
+            chance: uniform in [0, 1), for the jitter; None: a source of its own.
         """
         self._rules = rules or RetryRules()
         self._budget = budget or RetryBudget()
         self._connection_errors = connection_errors
         self._clock = clock or SystemClock()
-        self._chance = chance
+        self._chance = chance or random.Random().random  # noqa: S311 - spreads retries, keeps no secret
         self._counts = RetryCounts()
         self._lock = Lock()
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from enforcer import Limiter
 from tests.docs.snippets import snippets
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,10 +18,14 @@ WAYS = ROOT / "docs" / "ways-in"
 
 
 @pytest.fixture(autouse=True)
-def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def _settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The example's policy, and a port on which nobody listens: a limiter without its owner starts, and serves."""
     monkeypatch.setenv("TALLYGATE_POLICY", str(ROOT / "examples" / "asgi" / "policy.yaml"))
     monkeypatch.setenv("TALLYGATE_OWNER_URL", "redis://127.0.0.1:1/0")
+    yield
+    # What a snippet leaves to the end of its process must not outlive the test.
+    for limiter in [found for found in gc.get_objects() if isinstance(found, Limiter)]:
+        limiter.close()
 
 
 def _run(body: str) -> dict[str, Any]:
