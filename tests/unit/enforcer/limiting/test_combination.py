@@ -168,3 +168,22 @@ def test_the_other_limits_of_a_verdict_change_with_their_grants() -> None:
     seen = {_charges(fleet.limiter.check("acme"))[0].grant_id for _ in range(30)}
     assert len(seen) > 2
     assert 0 not in seen
+
+
+def test_a_local_refusal_gives_back_what_a_grant_had_paid() -> None:
+    """One limit is decided exactly, the other without its owner: a refusal by the second spends nothing of the first."""
+    fleet = Fleet(make_policy(limits={"site": {"by": "everyone", "rate_per_s": 0.001, "burst": 2}}))
+    fleet.owner.spoiled[EVERYONE, "site"] = "tested"
+    assert 2 == _admitted(fleet.limiter, "acme", 9)
+    fleet.limiter.close()
+    assert 2 == _spent(fleet, "acme", "rate")
+
+
+def test_a_local_refusal_gives_back_what_another_local_bucket_had_paid() -> None:
+    """Without any owner the same: the caller's own bucket is as full as before."""
+    limits = {"site": {"by": "everyone", "rate_per_s": 0.001, "burst": 5}}
+    fleet = Fleet(make_policy(rate_per_s=0.001, burst=3, limits=limits))
+    fleet.owner.away = "tested"
+    assert (3, 2) == (_admitted(fleet.limiter, "ann", 9), _admitted(fleet.limiter, "bob", 9))
+    (bucket,) = fleet.limiter._lanes["bob", "default"].account.local.values()
+    assert 1 == bucket.remaining
