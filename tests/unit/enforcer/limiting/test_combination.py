@@ -171,7 +171,7 @@ def test_the_other_limits_of_a_verdict_change_with_their_grants() -> None:
 
 
 def test_a_local_refusal_gives_back_what_a_grant_had_paid() -> None:
-    """One limit is decided exactly, the other without its owner: a refusal by the second spends nothing of the first."""
+    """One limit is decided exactly, the other alone: a refusal by the second spends nothing of the first."""
     fleet = Fleet(make_policy(limits={"site": {"by": "everyone", "rate_per_s": 0.001, "burst": 2}}))
     fleet.owner.spoiled[EVERYONE, "site"] = "tested"
     assert 2 == _admitted(fleet.limiter, "acme", 9)
