@@ -179,7 +179,10 @@ class LedgerMachine(OwnerMachine):
             invariants.living_copies_told_all(self.world.told, self.world.spent, self.world.crashed)
 
 
+# The bound is what is declared to users: ten times the examples of every other property, so 2,000 in CI.
+BOUND_EXAMPLES = 10 * settings().max_examples
+
 TestBound = BoundMachine.TestCase
-TestBound.settings = settings(stateful_step_count=50)
+TestBound.settings = settings(stateful_step_count=50, max_examples=BOUND_EXAMPLES)
 TestLedger = LedgerMachine.TestCase
 TestLedger.settings = settings(stateful_step_count=40)
