@@ -90,6 +90,13 @@ class Account(Holding):
         """How much of the limit is used, by the owner's last answer: 0 none, 1 all."""
         return min(1.0, max(0.0, 1 - (self.tokens + self.held) / self.plan.burst))
 
+    def local_bucket(self, kind: Fallback, now_ns: int) -> LocalBucket:
+        """This copy's own bucket of that kind, for when the owner is away."""
+        bucket = self.local.get(kind)
+        if bucket is None:
+            bucket = self.local[kind] = LocalBucket(now_ns, kind, left=self._left_at_owner(now_ns))
+        return bucket
+
     def refused_until_ns(self, cost: int) -> int:
         """Until when this copy refuses such a request without asking; in the past if it may ask."""
         until = self.current.refused_until_ns
@@ -165,11 +172,20 @@ class Account(Holding):
         if answer.grant is not None and answer.grant.size > 0:
             self._hold(answer.grant, sent_ns + (answer.grant.expires_at_us - answer.owner_now_us) * 1_000, ahead_on)
         self.soft = answer.tokens + self.held <= self.due.soft_tokens
+        for kind, bucket in self.local.items():
+            bucket.lower(kind, self._left_at_owner(now_ns), now_ns)
         newest = self.upcoming or self.current
         newest.refused_until_ns = 0
         if answer.refused_for_ms > 0:
             newest.refused_until_ns = now_ns + min(answer.refused_for_ms, MAX_RETRY_MS) * 1_000_000
             newest.low = 0
+
+    def _left_at_owner(self, now_ns: int) -> float:
+        """Tokens in the bucket by the owner's last answer, and refilled since; all of them before the first."""
+        if self._as_of_ns == 0 or now_ns >= self._turn_ns > 0:
+            return float(self.plan.burst)
+        refilled = 0.0 if self._turn_ns else (now_ns - self._as_of_ns) * self.plan.rate_per_s / 1e9
+        return max(0.0, self.tokens) + refilled
 
     def _want(self) -> int:
         if self._previous_size == 0:

@@ -77,13 +77,17 @@ def fallback(rule: FailRule, plan: Plan, mode: FailMode, *, k: int, per: Per | N
 
 
 class LocalBucket:
-    """A token bucket of this copy alone; starts full and outlives the outage, so that outages do not add up."""
+    """A token bucket of this copy alone. Outlives the outage, so that outages do not add up.
+
+    Starts full, or with what the owner had left if that is less: an ask that was lost is no reason to hand out what the
+    caller had just spent.
+    """
 
     __slots__ = ("_at_ns", "_tokens")
 
-    def __init__(self, now_ns: int, kind: Fallback) -> None:
+    def __init__(self, now_ns: int, kind: Fallback, *, left: float = math.inf) -> None:
         self._at_ns = now_ns
-        self._tokens = kind.capacity
+        self._tokens = min(kind.capacity, left)
 
     def take(self, kind: Fallback, cost: int, now_ns: int) -> int | None:
         """Spend `cost` tokens if they are there.
@@ -92,9 +96,7 @@ class LocalBucket:
             0 if they were spent; else the milliseconds until they would be there; None if this bucket never holds
             that many.
         """
-        gained = max(0, now_ns - self._at_ns) * kind.rate_per_s / 1e9
-        self._tokens = min(kind.capacity, self._tokens + gained)
-        self._at_ns = max(now_ns, self._at_ns)
+        self._refill(kind, now_ns)
         if self._tokens + _EPSILON_TOKENS >= cost:
             self._tokens = max(0.0, self._tokens - cost)
             return 0
@@ -107,6 +109,11 @@ class LocalBucket:
         gained = max(0, now_ns - self._at_ns) * kind.rate_per_s / 1e9
         return self._tokens + gained + _EPSILON_TOKENS >= kind.capacity
 
+    def lower(self, kind: Fallback, left: float, now_ns: int) -> None:
+        """The owner was heard again: there is no more here than it has left."""
+        self._refill(kind, now_ns)
+        self._tokens = min(self._tokens, left)
+
     def put_back(self, cost: int) -> None:
         """Undo a `take` that came to nothing."""
         self._tokens += cost
@@ -115,3 +122,8 @@ class LocalBucket:
     def remaining(self) -> int:
         """Whole tokens left at the last `take`."""
         return int(self._tokens)
+
+    def _refill(self, kind: Fallback, now_ns: int) -> None:
+        gained = max(0, now_ns - self._at_ns) * kind.rate_per_s / 1e9
+        self._tokens = min(kind.capacity, self._tokens + gained)
+        self._at_ns = max(now_ns, self._at_ns)

@@ -171,10 +171,10 @@ class Decisions:
         for account in alone:
             account.refuse(cost)
             kind = fallback(self._fail_rule, account.plan, mode, k=account.k, per=account.due.per)
-            buckets = self._open_capped if mode is FailMode.OPEN_CAPPED else account.local
-            bucket = buckets.get(kind)
-            if bucket is None:
-                bucket = buckets[kind] = LocalBucket(case.now_ns, kind)
+            if mode is FailMode.OPEN_CAPPED:
+                bucket = self._open_capped.setdefault(kind, LocalBucket(case.now_ns, kind))
+            else:
+                bucket = account.local_bucket(kind, case.now_ns)
             if bucket in taken:
                 continue
             wait_ms = bucket.take(kind, cost, case.now_ns)

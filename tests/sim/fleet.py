@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from enforcer.core.account import Account
-from enforcer.core.degrade import Fallback, LocalBucket
+from enforcer.core.degrade import Fallback
 from enforcer.core.idle import goes_home
 from enforcer.types import Answer, Ask, Plan, Reason, SettleCause
 from tests.sim.figures import Figures, oracle, worst_excess
@@ -128,8 +128,7 @@ class Fleet(Timeline):
         account = seat.account
         account.refuse(1)
         kind = Fallback(account.plan.rate_per_s, float(account.plan.burst), Reason.SPENT)
-        bucket = account.local.setdefault(kind, LocalBucket(at_us * 1_000, kind))
-        if bucket.take(kind, 1, at_us * 1_000) == 0:
+        if account.local_bucket(kind, at_us * 1_000).take(kind, 1, at_us * 1_000) == 0:
             self._admit(seat, index, at_us)
 
     def _ask_ahead(self, seat: Seat, at_us: int) -> None:

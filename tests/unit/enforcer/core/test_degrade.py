@@ -92,3 +92,20 @@ def test_local_bucket_never_refills_from_a_clock_that_went_back() -> None:
     assert 0 == bucket.take(kind, 1, 10 * S)
     assert bucket.take(kind, 1, 9 * S) != 0
     assert bucket.take(kind, 1, 10 * S) != 0
+
+
+def test_local_bucket_starts_with_no_more_than_the_owner_had_left() -> None:
+    """One lost answer in a flood must not hand out the burst that was just spent."""
+    kind = Fallback(100.0, 200.0, Reason.SPENT)
+    bucket = LocalBucket(0, kind, left=30.9)
+    assert 30 == sum(bucket.take(kind, 1, 0) == 0 for _ in range(200))
+
+
+def test_local_bucket_is_lowered_to_what_the_owner_says_and_never_raised() -> None:
+    """Between two outages the owner was heard: what it said is the better knowledge, but no second burst."""
+    kind = Fallback(100.0, 200.0, Reason.SPENT)
+    bucket = LocalBucket(0, kind)
+    bucket.lower(kind, 3.0, S)
+    assert 3 == sum(bucket.take(kind, 1, S) == 0 for _ in range(200))
+    bucket.lower(kind, 150.0, S)
+    assert bucket.take(kind, 1, S) != 0

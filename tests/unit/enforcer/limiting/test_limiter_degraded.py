@@ -108,6 +108,28 @@ def test_a_cost_above_the_burst_is_never_also_without_the_owner() -> None:
     assert Reason.NEVER is fleet.limiter.check("acme", cost=201).reason
 
 
+def test_an_outage_in_a_flood_does_not_hand_out_the_burst_that_was_just_spent() -> None:
+    """The owner had nothing left a moment ago: a lost answer gives this copy what refills, not a new burst."""
+    fleet = Fleet(make_policy(rate_per_s=10, burst=20, fleet={"copies": 4, "ceiling_per_s": 1_000}))
+    while fleet.limiter.check("acme").allowed:
+        pass
+    fleet.owner.away = "tested"
+    fleet.advance(0.25)
+    assert 2 == sum(fleet.limiter.check("acme").allowed for _ in range(50))
+
+
+def test_an_outage_knows_how_much_of_a_quota_was_spent_elsewhere() -> None:
+    """A quota does not refill until its turn: what the owner said is left bounds its share in an outage, too."""
+    policy = make_policy(limits={"hour": {"by": "caller", "quota": 40, "per": "hour"}}, fleet={"copies": 4})
+    fleet = Fleet(policy, copies=2)
+    here, elsewhere = (copy.limiter for copy in fleet.copies)
+    assert elsewhere.check("acme", cost=37).allowed
+    assert here.check("acme").allowed
+    fleet.owner.away = "tested"
+    fleet.advance(5)
+    assert 2 == sum(here.check("acme").allowed for _ in range(20))
+
+
 def test_totals_that_were_not_heard_are_stated_after_the_outage() -> None:
     """An outage may delay the owner's knowledge, never change it."""
     fleet = Fleet(make_policy(rate_per_s=1, burst=50))

@@ -57,7 +57,8 @@ class GatedOwner:
 def _limiter(owner: GatedOwner, *, ask_ms: int = 10_000, locked: bool | None = None) -> tuple[Limiter, RecordingSink]:
     sink = RecordingSink()
     policy = make_policy(rate_per_s=1e6, burst=1_000_000, timeouts={"ask_ms": ask_ms})
-    settings = LimiterSettings(locked=locked, idle_settle_s=60)
+    # Never ahead: a gate that was closed for long looks like a slow owner.
+    settings = LimiterSettings(locked=locked, idle_settle_s=60, ask_ahead_above_ms=1e9)
     return Limiter(policy, owner, sink, new_identity("copy", unix_ms=1, pid=1), settings=settings), sink
 
 
