@@ -25,80 +25,19 @@ import throttled
 import throttled.store
 
 from benchmarks.report import Result, write
+from benchmarks.stand_ins import CountingSink, GenerousOwner, WrongCount
 from enforcer.http.asgi import App, Message, RateLimitMiddleware, Receive, Scope, Send
 from enforcer.identity import new_identity
 from enforcer.limiting.limiter import Limiter
 from enforcer.policies.model import Policy
 from enforcer.settings import LimiterSettings
-from enforcer.sink import GrantSettled, NullSink
-from enforcer.types import Answer, Ask, Grant, Verdict
 
-_HOUR_US = 3_600_000_000
 #: What a stream's buffer holds before it is swapped.
 _BUFFER = 2_000
+#: Scope of requests that are charged to three limits.
+_THREE_LIMITS = "three limits"
 #: Short turns in which admissions and refusals are compared.
 _TURNS = 250
-
-
-class WrongCount(Exception):
-    """The benchmark's own check failed: its figures mean nothing."""
-
-
-class GenerousOwner:
-    """Grants `size` tokens to whoever asks; to the caller "empty" nothing, for a second at a time."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._grants = 0
-
-    def ask(self, asks: Sequence[Ask]) -> list[Answer]:
-        """See `Owner.ask`."""
-        return [self._answer(ask) for ask in asks]
-
-    def probe(self) -> None:
-        """Always there."""
-
-    def close(self) -> None:
-        """Nothing to release."""
-
-    def _answer(self, ask: Ask) -> Answer:
-        now_us = time.time_ns() // 1_000
-        self._grants += 1
-        if ask.caller == "empty":
-            return Answer(None, 1, 0.0, 1_000, now_us, ())
-        grant = Grant(self._grants, self._size, 1, now_us, now_us + _HOUR_US)
-        return Answer(grant, 1, 1e6, 0, now_us, ())
-
-
-class CountingSink(NullSink):
-    """Buffers verdicts as the stream does, a list emptied when it is full, and adds up what settlements say."""
-
-    def __init__(self) -> None:
-        self.taken = 0
-        self.admitted_tokens = 0
-        self.settled_tokens = 0
-        self._buffer: list[Verdict] = []
-
-    @property
-    def capture(self) -> Callable[[Verdict], None]:
-        """The buffer's own append."""
-        return self._buffer.append
-
-    def grant_settled(self, fact: GrantSettled) -> None:
-        """Add a final total."""
-        if fact.settlement.final:
-            self.settled_tokens += fact.settlement.spent
-
-    def count(self) -> int:
-        """Count what is in the buffer."""
-        count = len(self._buffer)
-        self.taken += count
-        self.admitted_tokens += sum(verdict.cost for verdict in self._buffer if verdict.allowed)
-        return count
-
-    def clear(self) -> None:
-        """Forget what is in the buffer."""
-        self._buffer.clear()
 
 
 class Bench:
@@ -109,7 +48,15 @@ class Bench:
         self.made = 0
         self.sink = CountingSink()
         policy = Policy.model_validate(
-            {"version": 1, "plans": {"p": {"rate_per_s": 1e8, "burst": 100_000_000}}, "default_plan": "p"}
+            {
+                "version": 1,
+                "plans": {"p": {"rate_per_s": 1e8, "burst": 100_000_000}},
+                "default_plan": "p",
+                "limits": {
+                    name: {"by": "everyone", "rate_per_s": 1e8, "burst": 100_000_000, "scopes": [_THREE_LIMITS]}
+                    for name in ("site", "fleet")
+                },
+            }
         )
         settings = LimiterSettings(threaded=False, idle_settle_s=3_600, evict_after_s=3_600)
         identity = new_identity("bench", unix_ms=1, pid=1)
@@ -120,7 +67,9 @@ class Bench:
         for caller in [*callers, "hot", "empty"]:
             for _ in range(2):
                 self.limiter.check(caller)
-        self.made += 2 * (len(callers) + 2)
+        for _ in range(2):
+            self.limiter.check("hot", _THREE_LIMITS)
+        self.made += 2 * (len(callers) + 3)
         self.sink.count()
         self.sink.clear()
         self._limits = limits.strategies.FixedWindowRateLimiter(limits.storage.MemoryStorage())
@@ -134,6 +83,10 @@ class Bench:
     def hot(self) -> float:
         """One caller that holds a grant."""
         return self._ours(["hot"] * self.decisions, admitted=True)
+
+    def three_limits(self) -> float:
+        """The same with three limits on each request."""
+        return self._ours(["hot"] * self.decisions, admitted=True, scope=_THREE_LIMITS)
 
     def uniform_20k(self) -> float:
         """20,000 callers that hold grants, in random order."""
@@ -184,7 +137,7 @@ class Bench:
         if self.sink.admitted_tokens != self.sink.settled_tokens:
             raise WrongCount(f"{self.sink.admitted_tokens} tokens admitted, {self.sink.settled_tokens} settled")
 
-    def _ours(self, callers: Sequence[str], *, admitted: bool, freed: bool = False) -> float:
+    def _ours(self, callers: Sequence[str], *, admitted: bool, freed: bool = False, scope: str = "default") -> float:
         check, sink = self.limiter.check, self.sink
         before_tokens = self.sink.admitted_tokens
         spent_ns = 0
@@ -192,7 +145,7 @@ class Bench:
             part = callers[start : start + _BUFFER]
             before = time.thread_time_ns()
             for caller in part:
-                check(caller)
+                check(caller, scope)
             spent_ns += time.thread_time_ns() - before
             if sink.count() != len(part):
                 raise WrongCount(f"{len(part)} decisions, another number of events")
@@ -249,6 +202,7 @@ def measure(*, rounds: int, decisions: int) -> list[Result]:
     kinds: dict[str, Callable[[], float]] = {
         "check_hot": bench.hot,
         "check_20k": bench.uniform_20k,
+        "check_three_limits": bench.three_limits,
         "refuse": bench.refusal,
         "limits_memory": bench.limits_memory,
         "throttled": bench.throttled_memory,

@@ -15,8 +15,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.check import CountingSink, GenerousOwner, WrongCount
 from benchmarks.report import Result, write
+from benchmarks.stand_ins import CountingSink, GenerousOwner, WrongCount
 from enforcer.envoy.server import start
 from enforcer.envoy.stubs import METHOD, SERVICE, RateLimitDescriptor, RateLimitRequest, RateLimitResponse, grpc
 from enforcer.identity import new_identity

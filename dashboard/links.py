@@ -10,7 +10,7 @@ from urllib.parse import quote
 from dashboard.config import MIN_SECRET_CHARACTERS
 from dashboard.sessions import ROLES, Role, Session, sign_link
 from enforcer.errors import InvalidField
-from enforcer.limiting.directory import validate_name
+from enforcer.limiting.arguments import validate_name
 
 
 def sign_in_link(base_url: str, secret: str, role: Role = "customer", caller: str | None = None) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from enforcer.envoy.mapping import Charged, Mapper
 from enforcer.envoy.stubs import DecodeError, RateLimitRequest
 from enforcer.errors import InvalidField
-from enforcer.limiting.directory import validate_name
+from enforcer.limiting.arguments import validate_name
 from enforcer.policies.limits import MAX_COST_TOKENS
 
 MAX_DESCRIPTORS = 64

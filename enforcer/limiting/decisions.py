@@ -144,7 +144,9 @@ class Decisions:
                 _give_back(paid, cost)
                 return outcome
             left = outcome if left is None else min(left, outcome)
-        return self._admit(owning, case, paid, case.lane.account.held if left is None else left)
+        if left is None:
+            left = min(account.current.held for account in case.lane.accounts)
+        return self._admit(owning, case, paid, left)
 
     def _admit(self, owning: Owning, case: Case, paid: list[Account], left: int) -> Verdict:
         lane, source = case.lane, case.source

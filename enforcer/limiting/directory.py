@@ -12,9 +12,7 @@ import msgspec
 
 from enforcer.core.account import Account
 from enforcer.core.resolution import LIMIT_RATE, Due, resolve
-from enforcer.errors import InvalidField
 from enforcer.limiting.lane import Lane
-from enforcer.policies.limits import MAX_NAME_LENGTH
 from enforcer.policies.model import UNMATCHED_SCOPE, Policy, Unnamed
 from enforcer.types import Terms
 
@@ -122,9 +120,3 @@ def anonymous_name(anonymous: str, caller: str, buckets: int) -> str:
         return anonymous
     digest = blake2b(caller.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return f"{anonymous}/{int.from_bytes(digest, 'little') % buckets:04}"
-
-
-def validate_name(field: str, value: object) -> None:
-    """Raise `InvalidField` unless a caller or a scope can be called so: text of 1 to 256 printable characters."""
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_LENGTH or not value.isprintable():
-        raise InvalidField(field, value, f"text of 1 to {MAX_NAME_LENGTH} printable characters")

@@ -14,9 +14,10 @@ from enforcer.core.account import Account
 from enforcer.core.degrade import fail_rule
 from enforcer.errors import EnforcerError, InvalidField, PolicyError, PolicyFault
 from enforcer.identity import CopyIdentity
+from enforcer.limiting.arguments import invalid_cost, validate_name
 from enforcer.limiting.askers import Askers
 from enforcer.limiting.decisions import Case, Decisions
-from enforcer.limiting.directory import Directory, validate_name
+from enforcer.limiting.directory import Directory
 from enforcer.limiting.lane import Lane
 from enforcer.limiting.settling import too_late
 from enforcer.limiting.waiter import Waiter
@@ -273,7 +274,9 @@ class Engine(Decisions):
 
     def _ask_ahead(self, lane: Lane) -> None:
         with self._lock:
-            self._askers.ask_ahead(lane.account)
+            for account in lane.accounts:
+                if account.current.left < account.current.low:
+                    self._askers.ask_ahead(account)
 
     def _new_lane(self, caller: str, scope: str) -> Lane:
         validate_name("caller", caller)
@@ -293,8 +296,3 @@ class Engine(Decisions):
             with self._lock:
                 waiter.gone = True
             raise
-
-
-def invalid_cost(cost: object) -> InvalidField:
-    """What to raise for a cost that is none."""
-    return InvalidField("cost", cost, f"a whole number from 0 to {MAX_COST_TOKENS:,}")

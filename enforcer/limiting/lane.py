@@ -7,22 +7,53 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from enforcer.core.account import Account
 from enforcer.core.lease import Lease
 from enforcer.core.resolution import Resolution
 from enforcer.types import Basis, Charge, Standing
 
 _NO_LEASE = Lease(None, until_ns=0)
+#: Most buckets of one request that the fast path can spend from; more are spent from under the lock.
+_MOST_LEGS = 4
+
+
+def _endless() -> Lease:
+    lease = Lease(None, until_ns=1 << 63)
+    lease.left = 1 << 62
+    return lease
+
+
+#: Stands where a request has fewer limits than the fast path has room for: it never refuses.
+_ENDLESS = _endless()
+
+
+class Legs(msgspec.Struct, frozen=True, gc=False):
+    """What the fast path needs of a request with several limits, to be swapped in one store.
+
+    Attributes:
+        leases: what is spent of each bucket: those that must admit, those in shadow, and endless ones up to four.
+        enforced: how many of them must admit.
+        basis: what an admission stands on.
+        refusals: what a refusal by each of the enforced stands on.
+    """
+
+    leases: tuple[Lease, Lease, Lease, Lease]
+    enforced: int
+    basis: Basis
+    refusals: tuple[Basis, ...]
 
 
 class Lane:
     """What the fast path needs for one (caller, scope), and what is behind it.
 
     `lease` and `basis` always change together, without a call in between. A lane with more than one limit has no lease
-    for the fast path: its requests are decided under the lock.
+    but `legs`.
 
     Attributes:
         caller, scope: whose requests, and which.
+        legs: of a lane that is not plain, once all its buckets were spent from; None if it has too many.
         account: the bucket of the caller's plan; the first of `accounts`.
         accounts: all that must admit.
         shadows: those that only say what they would refuse.
@@ -30,7 +61,7 @@ class Lane:
     """
 
     __slots__ = (
-        "_leases", "account", "accounts", "basis", "caller", "cost", "is_plain", "lease", "resolution", "scope",
+        "_leases", "account", "accounts", "basis", "caller", "cost", "is_plain", "lease", "legs", "resolution", "scope",
         "shadows", "standings",
     )  # fmt: skip
 
@@ -55,13 +86,14 @@ class Lane:
             for account in accounts
         )
         self.lease = _NO_LEASE
+        self.legs: Legs | None = None
         self._leases: tuple[Lease, ...] = ()
         self.basis = self._basis_of(_grant_id(_NO_LEASE))
 
     def follow(self) -> Basis:
         """Turn to the lease that the account spends now; returns the basis of its verdicts."""
         if not self.is_plain:
-            return self.basis_of_current()
+            return self._follow_all()
         lease = self.account.current
         if self.lease is not lease:
             basis = self._basis_of(_grant_id(lease))
@@ -103,13 +135,25 @@ class Lane:
     def basis_refused(self, number: int) -> Basis:
         """What a refusal by the limit with this number stands on: it names that limit, and spends nothing."""
         if len(self.accounts) == 1:
-            return self.follow()
+            return self.basis_of_current() if self.shadows else self.follow()
         account = self.accounts[number]
         return Basis(self.standings[number], self.scope, 0, account.k, (), self._is_soft())
 
     def basis_without_grant(self, number: int) -> Basis:
         """The same where no grant could have helped: it names none."""
         return self.basis_alone() if number == 0 else self.basis_refused(number)
+
+    def _follow_all(self) -> Basis:
+        leases = tuple(account.current for account in (*self.accounts, *self.shadows))
+        if self.legs is not None and self.legs.leases[: len(leases)] == leases:
+            return self.legs.basis
+        basis = self.basis_of_current()
+        if len(leases) <= _MOST_LEGS:
+            first, second, third, fourth = leases + (_ENDLESS,) * (_MOST_LEGS - len(leases))
+            enforced = len(self.accounts)
+            refusals = (basis,) if enforced == 1 else tuple(self.basis_refused(number) for number in range(enforced))
+            self.legs = Legs((first, second, third, fourth), enforced, basis, refusals)
+        return basis
 
     def _basis_of(self, grant_id: int, others: tuple[int, ...] = ()) -> Basis:
         also = tuple(

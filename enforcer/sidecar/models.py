@@ -12,8 +12,7 @@ import msgspec
 from enforcer.core.headers import header_fields
 from enforcer.core.sentences import explain_verdict
 from enforcer.errors import InvalidField
-from enforcer.limiting.directory import validate_name
-from enforcer.limiting.engine import invalid_cost
+from enforcer.limiting.arguments import invalid_cost, validate_name
 from enforcer.limiting.limiter import Limiter
 from enforcer.policies.limits import MAX_COST_TOKENS
 from enforcer.types import Reason, Source, Verdict

@@ -187,3 +187,22 @@ def test_a_local_refusal_gives_back_what_another_local_bucket_had_paid() -> None
     assert (3, 2) == (_admitted(fleet.limiter, "ann", 9), _admitted(fleet.limiter, "bob", 9))
     (bucket,) = fleet.limiter._lanes["bob", "default"].account.local.values()
     assert 1 == bucket.remaining
+
+
+def test_the_next_grant_is_asked_for_early_for_each_limit_that_runs_low() -> None:
+    """A steady caller never waits, whichever of its limits runs out first."""
+    fleet = Fleet(make_policy(rate_per_s=1_000, burst=2_000, limits=SITE), ask_ahead_above_ms=0.0)
+    sources: list[Source] = []
+    for _ in range(64):
+        fleet.advance(0.02)
+        sources.append(fleet.limiter.check("acme").source)
+    assert [Source.LOCAL] * 40 == sources[-40:]
+
+
+def test_a_request_with_more_limits_than_the_fast_path_has_room_for_is_decided_all_the_same() -> None:
+    """Slower, and by the same rules."""
+    many = {f"limit-{number}": {"by": "everyone", "rate_per_s": 1, "burst": 5 + number} for number in range(6)}
+    fleet = Fleet(make_policy(limits=many))
+    assert 5 == _admitted(fleet.limiter, "acme", 20)
+    fleet.limiter.close()
+    assert {5} == {_spent(fleet, EVERYONE, limit) for limit in many}

@@ -54,9 +54,11 @@ class GatedOwner:
         return Answer(grant, 1, 0.0, 60_000 if size == 0 else 0, now_us, ())
 
 
-def _limiter(owner: GatedOwner, *, ask_ms: int = 10_000, locked: bool | None = None) -> tuple[Limiter, RecordingSink]:
+def _limiter(
+    owner: GatedOwner, *, ask_ms: int = 10_000, locked: bool | None = None, limits: dict[str, object] | None = None
+) -> tuple[Limiter, RecordingSink]:
     sink = RecordingSink()
-    policy = make_policy(rate_per_s=1e6, burst=1_000_000, timeouts={"ask_ms": ask_ms})
+    policy = make_policy(rate_per_s=1e6, burst=1_000_000, timeouts={"ask_ms": ask_ms}, limits=limits or {})
     # Never ahead: a gate that was closed for long looks like a slow owner.
     settings = LimiterSettings(locked=locked, idle_settle_s=60, ask_ahead_above_ms=1e9)
     return Limiter(policy, owner, sink, new_identity("copy", unix_ms=1, pid=1), settings=settings), sink
@@ -118,6 +120,32 @@ def test_grants_that_change_under_many_threads_are_spent_exactly() -> None:
     assert 2_000 == admitted
     spent = sink.spent_by_grant()
     assert spent == {key: total.spent for key, total in sink.final_totals().items() if total.spent}
+
+
+@pytest.mark.usefixtures("_fast_switching")
+@pytest.mark.parametrize("locked", [None, True])
+def test_several_limits_under_many_threads_are_spent_together_or_not_at_all(locked: bool | None) -> None:
+    """One token of each for each admission, although the grants of one run out while the other's are still held."""
+    left = {"rate": 1_500, "site": 1_200}
+
+    def size(ask: Ask) -> int:
+        given = min(left[ask.limit], ask.waiting + 7)
+        left[ask.limit] -= given
+        return given
+
+    site: dict[str, object] = {"site": {"by": "everyone", "rate_per_s": 1e6, "burst": 1_000_000}}
+    limiter, sink = _limiter(GatedOwner(size), locked=locked, limits=site)
+
+    def check_many(worker: int) -> int:
+        return sum(limiter.check("acme", f"route-{worker % 3}").allowed for _ in range(300))
+
+    with ThreadPoolExecutor(8) as pool:
+        admitted = sum(pool.map(check_many, range(8)))
+    limiter.close()
+    assert 1_200 == admitted
+    totals = {key: total.spent for key, total in sink.final_totals().items() if total.spent}
+    assert totals == sink.spent_by_grant()
+    assert list(range(8 * 300)) == sorted(verdict.seq for verdict in sink.verdicts)
 
 
 def test_asks_of_many_requests_are_one_ask_and_many_callers_one_round_trip() -> None:
