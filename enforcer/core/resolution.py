@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from enforcer.core.anonymous import is_shared
 from enforcer.types import Plan, Terms
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def _plan_name(policy: Policy, caller: str) -> tuple[str, str]:
     if rule is not None:
         return rule.plan, f"callers.{caller!r}"
     anonymous = policy.anonymous
-    if anonymous.plan is not None and (caller == anonymous.caller or caller.startswith(anonymous.caller + "/")):
+    if anonymous.plan is not None and is_shared(caller, anonymous.caller):
         return anonymous.plan, "anonymous.plan"
     return policy.default_plan, "default_plan"
 

@@ -9,14 +9,13 @@ that gives it nothing which it would not have had by naming nobody.
 
 from __future__ import annotations
 
-from enforcer.keying.address import ANONYMOUS_PREFIX, from_address
+from enforcer.keying.address import from_address
 from enforcer.keying.credentials import from_api_key
 from enforcer.keying.identity import first_of, from_header
 from enforcer.keying.proxies import Network, TrustedProxies
 from enforcer.keying.request import Identify, Request, of_environ
 
 __all__ = [
-    "ANONYMOUS_PREFIX",
     "Identify",
     "Network",
     "Request",

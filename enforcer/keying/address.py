@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import blake2b
 
+from enforcer.core.anonymous import ANONYMOUS, MOST_BUCKETS, bucket_name
 from enforcer.errors import ConfigError
 from enforcer.keying.credentials import secret_key
 from enforcer.keying.nodes import Address
 from enforcer.keying.proxies import TrustedProxies
 from enforcer.keying.request import Identify, Request
 
-#: What the names of callers begin with that are known by their address only: ``anonymous/0417``.
-ANONYMOUS_PREFIX = "anonymous/"
-_MOST_BUCKETS = 65_536
-_LEAST_DIGITS = 4
 _BITS = {4: 32, 6: 128}
 
 
@@ -26,6 +23,7 @@ def from_address(
     ipv6_prefix: int = 64,
     ipv4_prefix: int = 32,
     buckets: int = 1_024,
+    caller: str = ANONYMOUS,
 ) -> Identify:
     """Make an id of the caller's address: ``anonymous/0417``, a keyed hash of its prefix modulo `buckets`.
 
@@ -39,6 +37,7 @@ def from_address(
         ipv6_prefix: leading bits that make one caller, 1 to 128; a household or a server is given a whole /64 or more.
         ipv4_prefix: leading bits that make one caller, 1 to 32.
         buckets: how many callers there can be, 1 to 65,536.
+        caller: the policy's ``anonymous.caller``; the ids begin with it.
 
     Raises:
         ConfigError: one of these is not allowed.
@@ -49,15 +48,14 @@ def from_address(
         4: _within("ipv4_prefix", ipv4_prefix, _BITS[4]),
         6: _within("ipv6_prefix", ipv6_prefix, _BITS[6]),
     }
-    count = _within("buckets", buckets, _MOST_BUCKETS)
-    digits = max(_LEAST_DIGITS, len(str(count - 1)))
+    count = _within("buckets", buckets, MOST_BUCKETS)
 
     def identify(request: Request) -> str | None:
         address = proxies.address_of(request)
         if address is None:
             return None
         digest = blake2b(_prefix(address, prefixes[address.version]), digest_size=8, key=key).digest()
-        return f"{ANONYMOUS_PREFIX}{int.from_bytes(digest, 'big') % count:0{digits}d}"
+        return bucket_name(caller, int.from_bytes(digest, "big") % count)
 
     return identify
 

@@ -11,6 +11,7 @@ from hashlib import blake2b
 import msgspec
 
 from enforcer.core.account import Account
+from enforcer.core.anonymous import bucket_name, is_shared
 from enforcer.core.resolution import LIMIT_RATE, Due, resolve
 from enforcer.limiting.lane import Lane
 from enforcer.policies.model import UNMATCHED_SCOPE, Policy, Unnamed
@@ -88,9 +89,8 @@ class Directory:
         anonymous = policy.anonymous
         if caller in policy.callers or (caller, LIMIT_RATE) in self._accounts:
             return caller
-        is_one = caller == anonymous.caller or caller.startswith(anonymous.caller + "/")
-        if policy.unnamed is Unnamed.ANONYMOUS and not is_one:
-            return anonymous_name(anonymous.caller, caller, anonymous.buckets)
+        if policy.unnamed is Unnamed.ANONYMOUS and not is_shared(caller, anonymous.caller):
+            return _shared_name(anonymous.caller, caller, anonymous.buckets)
         if len(self._accounts) >= self._max_callers:
             return anonymous.caller
         return caller
@@ -114,9 +114,9 @@ class Directory:
         return self._scopes.setdefault(scope, scope)
 
 
-def anonymous_name(anonymous: str, caller: str, buckets: int) -> str:
+def _shared_name(anonymous: str, caller: str, buckets: int) -> str:
     """Under which name a caller that nobody named is charged: always the same one of so many."""
     if buckets == 1:
         return anonymous
     digest = blake2b(caller.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return f"{anonymous}/{int.from_bytes(digest, 'little') % buckets:04}"
+    return bucket_name(anonymous, int.from_bytes(digest, "little") % buckets)

@@ -283,3 +283,15 @@ def _assert_close_and_whole(fleet: Fleet) -> None:
     for copy in fleet.copies:
         copy.limiter.close()
     _assert_record_is_whole(fleet)
+
+
+@pytest.mark.parametrize("stem", ["made-up-", "anonymous/made-up-", "anonymous/"])
+def test_callers_that_nobody_named_share_the_buckets_of_the_policy(stem: str) -> None:
+    """Whatever they call themselves: neither this copy nor the owner grows with their names."""
+    anonymous = {"plan": "standard", "buckets": 8}
+    policy = make_policy(unnamed="anonymous", anonymous=anonymous, callers={"acme": "standard"})
+    fleet = Fleet(policy)
+    names = {fleet.limiter.check(f"{stem}{number}").basis.caller for number in range(100_000, 101_000)}
+    assert {f"anonymous/{number:04}" for number in range(8)} == names
+    assert len(fleet.limiter._directory.accounts) == len(fleet.limiter._lanes) == 8
+    assert "acme" == fleet.limiter.check("acme").basis.caller

@@ -43,7 +43,7 @@ def test_an_outage_is_told_once_at_each_end() -> None:
 
 
 def test_small_plans_get_their_full_bucket_in_each_copy() -> None:
-    """Wrong, bounded, survivable for an hour: k times the plan, and never none of it."""
+    """E16: wrong, bounded, survivable for an hour, also for callers that were idle before; never none of the plan."""
     fleet = Fleet(make_policy(rate_per_s=10, burst=20, fleet={"copies": 4, "ceiling_per_s": 1_000}), copies=4)
     fleet.owner.away = "tested"
     verdicts = [copy.limiter.check("acme") for copy in fleet.copies for _ in range(30)]
