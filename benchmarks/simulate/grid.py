@@ -70,7 +70,7 @@ FULL = Size(
     large=(_ASKING, ("poisson 0.9x", "exact 1.0x", "onoff", "spike", "poisson 2x", "flood"), (60, 240)),
 )
 QUICK = Size(
-    ks=(1, 4, 30, 120), seeds=1, seconds=30.0, large_seconds=8.0, large=(("ours",), ("poisson 2x", "flood"), (240,))
+    ks=(1, 4, 30, 120), seeds=1, seconds=60.0, large_seconds=8.0, large=(("ours",), ("poisson 2x", "flood"), (240,))
 )
 
 

@@ -52,4 +52,4 @@ def test_a_run_is_named_by_what_decides_it() -> None:
     """Two runs of one name would be the same run twice."""
     for size in (FULL, QUICK):
         assert len(set(runs(size))) == len(runs(size))
-    assert Run("ours", "standard", "abuse", 120, 1, 30.0) in runs(QUICK)
+    assert Run("ours", "standard", "abuse", 120, 1, 60.0) in runs(QUICK)
