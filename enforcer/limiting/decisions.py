@@ -81,6 +81,7 @@ class Decisions:
                 basis, held = lane.basis_without_grant(number), account.held
                 return self.record(basis, now_ns, allowed=False, code=_NEVER, cost=cost, remaining=held, wait_ms=-1)
         while True:
+            spent: list[int] = []
             short: list[Account] = []
             alone: list[Account] = []
             for number, account in enumerate(lane.accounts):
@@ -88,8 +89,12 @@ class Decisions:
                 if account.covers(cost, now_ns, past_expiry=away and case.late):
                     continue
                 if now_ns < account.refused_until_ns(cost):
-                    return self.refuse(case, number)
-                (alone if away or final else short).append(account)
+                    spent.append(number)
+                else:
+                    (alone if away or final else short).append(account)
+            if spent:
+                # Of several it is the one with the longest wait: before that the others' ends help nobody.
+                return self.refuse(case, max(spent, key=lambda one: lane.accounts[one].retry_after_ms(cost, now_ns)))
             if short:
                 return short
             verdict = self._take(owning, case, alone)
@@ -170,6 +175,7 @@ class Decisions:
         """Take from this copy's own buckets, by the route's fail mode; the refusal, or the least that is left."""
         mode, cost = case.lane.resolution.fail_mode, case.cost
         taken: list[LocalBucket] = []
+        refused: list[tuple[int, Account, Fallback, LocalBucket]] = []
         for account in alone:
             account.refuse(cost)
             kind = fallback(self._fail_rule, account.plan, mode, k=account.k, per=account.due.per)
@@ -180,20 +186,24 @@ class Decisions:
             if bucket in taken:
                 continue
             wait_ms = bucket.take(kind, cost, case.now_ns)
-            if wait_ms != 0:
-                for one in taken:
-                    one.put_back(cost)
-                return self.record(
-                    case.lane.basis_without_grant(case.lane.accounts.index(account)),
-                    case.now_ns,
-                    allowed=False,
-                    code=outcome_code(Source.DEGRADED, kind.reason),
-                    cost=cost,
-                    remaining=bucket.remaining,
-                    wait_ms=wait_ms if wait_ms is not None else _OWNER_AWAY_RETRY_MS,
-                )
-            taken.append(bucket)
-        return min(bucket.remaining for bucket in taken)
+            if wait_ms == 0:
+                taken.append(bucket)
+            else:
+                refused.append((wait_ms if wait_ms is not None else _OWNER_AWAY_RETRY_MS, account, kind, bucket))
+        if not refused:
+            return min(bucket.remaining for bucket in taken)
+        for one in taken:
+            one.put_back(cost)
+        wait_ms, account, kind, bucket = max(refused, key=lambda refusal: refusal[0])
+        return self.record(
+            case.lane.basis_without_grant(case.lane.accounts.index(account)),
+            case.now_ns,
+            allowed=False,
+            code=outcome_code(Source.DEGRADED, kind.reason),
+            cost=cost,
+            remaining=bucket.remaining,
+            wait_ms=wait_ms,
+        )
 
 
 def _give_back(paid: Sequence[Account], cost: int) -> None:

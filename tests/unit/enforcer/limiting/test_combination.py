@@ -48,6 +48,30 @@ def test_a_refusal_names_the_limit_that_refused() -> None:
     assert 0 < refused.retry_after_ms <= 1_000
 
 
+def test_of_several_spent_limits_the_refusal_names_the_one_with_the_longest_wait() -> None:
+    """Who comes back when the shortest wait is over is refused again for having obeyed."""
+    fleet = Fleet(make_policy(rate_per_s=1, burst=10, limits={"hourly": {"by": "caller", "quota": 10, "per": "hour"}}))
+    assert 10 == _admitted(fleet.limiter, "acme", 20)
+    refused = fleet.limiter.check("acme")
+    assert ("hourly", Reason.SPENT) == (refused.basis.limit, refused.reason)
+    fleet.clock.advance((refused.retry_after_ms - 1) / 1e3)
+    assert not fleet.limiter.check("acme").allowed
+    fleet.clock.advance(1e-3)
+    assert fleet.limiter.check("acme").allowed
+
+
+def test_alone_too_the_longest_wait_of_all_limits_is_told() -> None:
+    """The same in an outage, where each limit has a bucket of this copy's own."""
+    limits = {"site": {"by": "everyone", "rate_per_s": 0.1, "burst": 3}}
+    fleet = Fleet(make_policy(rate_per_s=1, burst=3, limits=limits))
+    fleet.owner.away = "tested"
+    assert 3 == _admitted(fleet.limiter, "acme", 3)
+    refused = fleet.limiter.check("acme")
+    assert ("site", 10_000) == (refused.basis.limit, refused.retry_after_ms)
+    fleet.clock.advance(10)
+    assert fleet.limiter.check("acme").allowed
+
+
 def test_an_admission_names_every_grant_that_paid_for_it() -> None:
     """The ledger balances each grant against the decisions that name it."""
     fleet = Fleet(make_policy(limits=SITE))
