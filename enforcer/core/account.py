@@ -90,12 +90,24 @@ class Account(Holding):
         """How much of the limit is used, by the owner's last answer: 0 none, 1 all."""
         return min(1.0, max(0.0, 1 - (self.tokens + self.held) / self.plan.burst))
 
+    def left_at_owner(self, now_ns: int) -> float:
+        """Tokens in the bucket by the owner's last answer, and refilled since; all of them before the first."""
+        if self._as_of_ns == 0 or now_ns >= self._turn_ns > 0:
+            return float(self.plan.burst)
+        refilled = 0.0 if self._turn_ns else (now_ns - self._as_of_ns) * self.plan.rate_per_s / 1e9
+        return max(0.0, self.tokens) + refilled
+
     def local_bucket(self, kind: Fallback, now_ns: int) -> LocalBucket:
         """This copy's own bucket of that kind, for when the owner is away."""
         bucket = self.local.get(kind)
         if bucket is None:
-            bucket = self.local[kind] = LocalBucket(now_ns, kind, left=self._left_at_owner(now_ns))
+            bucket = self.local[kind] = LocalBucket(now_ns, kind, left=self.left_at_owner(now_ns))
         return bucket
+
+    @property
+    def turn_ns(self) -> int:
+        """When a quota starts anew, by this copy's monotonic clock, never too early; 0 if nobody has said so."""
+        return self._turn_ns
 
     def refused_until_ns(self, cost: int) -> int:
         """Until when this copy refuses such a request without asking; in the past if it may ask."""
@@ -104,12 +116,14 @@ class Account(Holding):
             return until
         return max(until, min(self._ready_ns(cost), self._as_of_ns + _ALONE_NS))
 
-    def retry_after_ms(self, cost: int, now_ns: int) -> int:
-        """When a request that was just refused may be admitted, milliseconds, at least 1, never too early."""
+    def retry_at_ns(self, cost: int) -> int:
+        """When a request that was just refused may be admitted, by this copy's monotonic clock, never too early."""
         at_ns = self.current.refused_until_ns
-        if cost > 1:
-            at_ns = max(at_ns, self._ready_ns(cost))
-        return max(1, -((now_ns - at_ns) // 1_000_000))
+        return max(at_ns, self._ready_ns(cost)) if cost > 1 else at_ns
+
+    def retry_after_ms(self, cost: int, now_ns: int) -> int:
+        """The same as a wait: milliseconds, at least 1."""
+        return max(1, -((now_ns - self.retry_at_ns(cost)) // 1_000_000))
 
     def ask(
         self,
@@ -173,19 +187,12 @@ class Account(Holding):
             self._hold(answer.grant, sent_ns + (answer.grant.expires_at_us - answer.owner_now_us) * 1_000, ahead_on)
         self.soft = answer.tokens + self.held <= self.due.soft_tokens
         for kind, bucket in self.local.items():
-            bucket.lower(kind, self._left_at_owner(now_ns), now_ns)
+            bucket.lower(kind, self.left_at_owner(now_ns), now_ns)
         newest = self.upcoming or self.current
         newest.refused_until_ns = 0
         if answer.refused_for_ms > 0:
             newest.refused_until_ns = now_ns + min(answer.refused_for_ms, MAX_RETRY_MS) * 1_000_000
             newest.low = 0
-
-    def _left_at_owner(self, now_ns: int) -> float:
-        """Tokens in the bucket by the owner's last answer, and refilled since; all of them before the first."""
-        if self._as_of_ns == 0 or now_ns >= self._turn_ns > 0:
-            return float(self.plan.burst)
-        refilled = 0.0 if self._turn_ns else (now_ns - self._as_of_ns) * self.plan.rate_per_s / 1e9
-        return max(0.0, self.tokens) + refilled
 
     def _want(self) -> int:
         if self._previous_size == 0:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from enforcer.core.headers import header_fields
+from enforcer.core.rooms import Room, named_room, nearest_room
 from enforcer.core.sentences import explain_verdict
 from enforcer.envoy.stubs import HeaderValue, RateLimitResponse
 from enforcer.limiting.limiter import Limiter
@@ -48,12 +49,12 @@ def rate_in_units(rate_per_s: float) -> tuple[int, int]:
 def fill_status(status: Any, limiter: Limiter, verdict: Verdict) -> None:
     """Fill a DescriptorStatus from a verdict."""
     terms = verdict.basis.standing.terms
-    room = max(0, limiter.room(verdict))
+    room = named_room(limiter.rooms(verdict), verdict)
     status.code = OK if verdict.allowed else OVER_LIMIT
     limit = status.current_limit
     limit.name = terms.limit
     limit.requests_per_unit, limit.unit = _told(terms)
-    status.limit_remaining = min(room, _MOST)
+    status.limit_remaining = min(room.left, _MOST)
     wait_ms = _until_reset_ms(verdict, room)
     if wait_ms is not None:
         seconds, rest_ms = divmod(wait_ms, 1_000)
@@ -64,7 +65,7 @@ def fill_status(status: Any, limiter: Limiter, verdict: Verdict) -> None:
 def add_headers(response: Any, limiter: Limiter, verdict: Verdict) -> None:
     """Add the rate-limit headers of one verdict, and of a refusal its request id and problem details."""
     add = response.response_headers_to_add.append
-    for name, value in header_fields(verdict, room=limiter.room(verdict)):
+    for name, value in header_fields(verdict, limiter.rooms(verdict)):
         add(HeaderValue(key=name.decode("ascii"), value=value.decode("ascii")))
     if verdict.allowed:
         return
@@ -75,11 +76,13 @@ def add_headers(response: Any, limiter: Limiter, verdict: Verdict) -> None:
 
 
 def shown(verdicts: Sequence[Verdict], limiter: Limiter) -> Verdict:
-    """The one verdict whose headers the client gets: the refusal, else the one with the least room."""
+    """The one verdict whose headers the client gets: the refusal, else the one that is nearest to a refusal."""
     for verdict in verdicts:
         if not verdict.allowed:
             return verdict
-    return min(verdicts, key=limiter.room) if len(verdicts) > 1 else verdicts[0]
+    if len(verdicts) == 1:
+        return verdicts[0]
+    return min(verdicts, key=lambda verdict: nearest_room(limiter.rooms(verdict), verdict).left)
 
 
 def _told(terms: Terms) -> tuple[int, int]:
@@ -88,14 +91,12 @@ def _told(terms: Terms) -> tuple[int, int]:
     return rate_in_units(terms.plan.rate_per_s)
 
 
-def _until_reset_ms(verdict: Verdict, room: int) -> int | None:
+def _until_reset_ms(verdict: Verdict, room: Room) -> int | None:
     """Until the same request may be admitted, or a bucket is full again; None where it is not known, or never."""
     if not verdict.allowed:
         return verdict.retry_after_ms if verdict.retry_after_ms > 0 else None
-    terms = verdict.basis.standing.terms
-    if terms.per:
-        return None
-    return math.ceil(max(0, terms.plan.burst - room) / terms.plan.rate_per_s * 1_000)
+    plan = room.terms.plan
+    return math.ceil(max(0, plan.burst - room.left) / plan.rate_per_s * 1_000)
 
 
 def _problem(verdict: Verdict, request_id: str) -> bytes:

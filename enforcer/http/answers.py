@@ -84,16 +84,16 @@ def bad_request_body(fault: InvalidField) -> bytes:
 
 
 def _draft(limiter: Limiter, verdict: Verdict) -> Fields:
-    return header_fields(verdict, room=limiter.room(verdict))
+    return header_fields(verdict, limiter.rooms(verdict))
 
 
 def _legacy(limiter: Limiter, verdict: Verdict) -> Fields:
-    return legacy_fields(verdict, room=limiter.room(verdict)) + retry_after_field(verdict)
+    return legacy_fields(verdict, limiter.rooms(verdict)) + retry_after_field(verdict)
 
 
 def _both(limiter: Limiter, verdict: Verdict) -> Fields:
-    room = limiter.room(verdict)
-    return header_fields(verdict, room=room) + legacy_fields(verdict, room=room)
+    rooms = limiter.rooms(verdict)
+    return header_fields(verdict, rooms) + legacy_fields(verdict, rooms)
 
 
 def _none(_limiter: Limiter, verdict: Verdict) -> Fields:

@@ -94,7 +94,7 @@ class Decisions:
                     (alone if away or final else short).append(account)
             if spent:
                 # Of several it is the one with the longest wait: before that the others' ends help nobody.
-                return self.refuse(case, max(spent, key=lambda one: lane.accounts[one].retry_after_ms(cost, now_ns)))
+                return self.refuse(case, max(spent, key=lambda one: lane.accounts[one].retry_at_ns(cost)))
             if short:
                 return short
             verdict = self._take(owning, case, alone)

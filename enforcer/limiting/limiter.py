@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import asyncio
 
+from enforcer.core.rooms import Room, named_room, room_of_verdict
 from enforcer.identity import format_request_id
 from enforcer.limiting.arguments import invalid_cost
 from enforcer.limiting.engine import Engine
 from enforcer.limiting.lane import Lane, Legs
+from enforcer.limiting.rooms import all_rooms, room_held
 from enforcer.policies.limits import MAX_COST_TOKENS
 from enforcer.types import Reason, Source, Verdict, outcome_code
 
 _REFUSED_LOCALLY = outcome_code(Source.LOCAL, Reason.SPENT)
-_NEVER = outcome_code(Source.LOCAL, Reason.NEVER)
 _DEGRADED = int(Source.DEGRADED)
 
 
@@ -129,20 +130,34 @@ class Limiter(Engine):
         """The id by which support finds this decision."""
         return format_request_id(self.identity, verdict.seq)
 
-    def room(self, verdict: Verdict) -> int:
-        """Tokens that the caller may expect to have left, for the `RateLimit` header.
+    def rooms(self, verdict: Verdict) -> tuple[Room, ...]:
+        """What each limit of the request has left, for the `RateLimit` header; the plan's own rate stands first.
 
-        What this copy holds and what the owner still had at its last answer; the verdict's own number after a refusal.
+        Of one moment, and only of limits that can refuse. It is what this copy holds and what the owner still had at
+        its last answer; of the limit that refused it is what the verdict says. Where the policy has changed since, it
+        is of that limit alone.
         """
-        code = verdict.code
-        if code >> 4 == _DEGRADED or not (verdict.allowed or code == _NEVER):
-            return verdict.remaining
         basis = verdict.basis
         lane = self._lanes.get((basis.standing.caller, basis.scope))
         if lane is None:
-            return verdict.remaining
-        account = lane.account
-        return min(account.plan.burst, account.held + max(0, int(account.tokens)))
+            return (room_of_verdict(verdict),)
+        accounts, decider = lane.accounts, verdict.code >> 4
+        if verdict.allowed and decider != _DEGRADED:
+            now_ns = verdict.at_ns
+            if len(accounts) == 1:
+                return (room_held(accounts[0], now_ns),)
+            with self._lock:
+                return tuple([room_held(account, now_ns) for account in accounts])
+        if len(accounts) == 1 and verdict.code == _REFUSED_LOCALLY and verdict.cost == 1:
+            return (room_of_verdict(verdict),)
+        with self._lock:
+            return all_rooms(
+                lane, verdict, is_away=self._askers.is_away, rule=self._fail_rule, open_capped=self._open_capped
+            )
+
+    def room(self, verdict: Verdict) -> int:
+        """Tokens that the caller may expect to have left of the limit that the verdict names. See `rooms`."""
+        return named_room(self.rooms(verdict), verdict).left
 
     def tend(self) -> None:
         """Do once what the background thread does: ask, settle what fell idle, probe. For `threaded=False`."""
@@ -176,11 +191,23 @@ class Limiter(Engine):
             if left_1 < first.low or left_2 < second.low or left_3 < third.low or left_4 < fourth.low:
                 self._ask_ahead(lane)
             return verdict
-        number = 0 if left_1 < 0 else 1 if left_2 < 0 else 2 if left_3 < 0 else 3
-        refusing = legs.leases[number]
-        if number >= legs.enforced or cost != 1 or now_ns >= (until_ns := refusing.refused_until_ns):
+        return self._refuse_several(legs, now_ns) if cost == 1 else None
+
+    def _refuse_several(self, legs: Legs, now_ns: int) -> Verdict | None:
+        """Refuse by the limit with the longest wait, without the lock; None if the owner may be asked."""
+        until_ns, number = now_ns, -1
+        for at in range(legs.enforced):
+            lease = legs.leases[at]
+            if lease.left <= 0 and lease.refused_until_ns > until_ns:
+                until_ns, number = lease.refused_until_ns, at
+        if number < 0:
             return None
-        refusing.left -= 1
+        refusing = legs.leases[number]
+        # Read anew, and no call until it is stored: meanwhile another thread may have turned to the next grant.
+        left = refusing.left
+        if left > 0 or refusing.refused_until_ns != until_ns:
+            return None
+        refusing.left = left - 1
         seq = self._seq
         self._seq = seq + 1
         verdict = Verdict(seq, now_ns, legs.refusals[number], False, _REFUSED_LOCALLY, 1, 0, until_ns)

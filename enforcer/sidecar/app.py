@@ -111,7 +111,7 @@ class Sidecar:
         except InvalidField as fault:
             _, body, fields = _problem(403, "Bad Request", str(fault), fault.field, fault.allowed)
             return 403, body, [*fields, (b"x-tallygate-status", b"400")]
-        fields = header_fields(verdict, room=limiter.room(verdict))
+        fields = header_fields(verdict, limiter.rooms(verdict))
         fields.append((b"x-tallygate-request-id", limiter.request_id(verdict).encode("ascii")))
         if verdict.allowed:
             return 204, b"", fields

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from enforcer.core.headers import header_fields
+from enforcer.core.rooms import named_room
 from enforcer.core.sentences import explain_verdict
 from enforcer.errors import InvalidField
 from enforcer.limiting.arguments import invalid_cost, validate_name
@@ -52,7 +53,7 @@ class LimitAnswer(msgspec.Struct, frozen=True):
 class CheckAnswer(msgspec.Struct, frozen=True):
     """The verdict. `retry_after_ms` is 0 if allowed, null where no wait helps; `detail` explains a refusal.
 
-    `remaining` is what the caller may expect to have left; `headers` are to be passed on with the response.
+    `remaining` is what the caller may expect to have left of `limit`; `headers` are to be passed on with the response.
     """
 
     allowed: bool
@@ -116,7 +117,7 @@ def read_batch(body: bytes) -> list[CheckRequest]:
 def answer_of(limiter: Limiter, verdict: Verdict) -> CheckAnswer:
     """The answer that states a verdict."""
     terms = verdict.basis.standing.terms
-    plan, room = terms.plan, limiter.room(verdict)
+    plan, rooms = terms.plan, limiter.rooms(verdict)
     wait_ms, reason = verdict.retry_after_ms, verdict.reason
     detail = None
     if not verdict.allowed:
@@ -125,12 +126,12 @@ def answer_of(limiter: Limiter, verdict: Verdict) -> CheckAnswer:
         verdict.allowed,
         _SOURCES[verdict.source],
         _REASONS[reason],
-        max(0, room),
+        named_room(rooms, verdict).left,
         wait_ms if wait_ms >= 0 else None,
         limiter.request_id(verdict),
         terms.policy_version,
         LimitAnswer(terms.limit, plan.name, plan.rate_per_s, plan.burst),
-        {name.decode(): value.decode() for name, value in header_fields(verdict, room=room)},
+        {name.decode(): value.decode() for name, value in header_fields(verdict, rooms)},
         detail,
     )
 

@@ -64,7 +64,7 @@ def test_our_own_refusals_are_understood_and_a_never_is_not_sent_again() -> None
     assert (False, -1) == (never.allowed, never.retry_after_ms)
     asked = {}
     for name, verdict in (("refused", refused), ("never", never)):
-        headers = {key.decode(): value.decode() for key, value in header_fields(verdict, room=0)}
+        headers = {key.decode(): value.decode() for key, value in header_fields(verdict, limiter.rooms(verdict))}
         asked[name] = Retries(rules=RetryRules(deadline_s=1e9)).begin("GET").after_answer(429, headers)
     assert asked["refused"] is not None
     assert refused.retry_after_ms / 1e3 <= asked["refused"]
