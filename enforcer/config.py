@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from enforcer.errors import ConfigError, InvalidField
 from enforcer.identity import new_identity
+from enforcer.policies.addresses import is_address, read_policy_address
 
 DEFAULT_OWNER_URL = "redis://127.0.0.1:16379/0"
 DEFAULT_POLICY_PATH = "policy.yaml"
@@ -21,7 +22,7 @@ class EnforcerConfig:
 
     Attributes:
         owner_url: address of the owner or owners, as `enforcer.owners.addresses` takes it.
-        policy_path: the policy file.
+        policy_path: the policy file, or the address of one in Redis, as `enforcer.policies.addresses` takes it.
         copy_id: stable name of this process slot, 1 to 63 characters of ``A-Z a-z 0-9 . _ -``.
     """
 
@@ -48,6 +49,11 @@ class EnforcerConfig:
                 "TALLYGATE_OWNER_URL has another scheme; allowed: redis://, rediss://, unix://, redis+cluster://, "
                 "rediss+cluster://, redis+sentinel://, rediss+sentinel://"
             )
+        try:
+            if is_address(config.policy_path):
+                read_policy_address(config.policy_path)
+        except ConfigError as fault:
+            faults.append(f"TALLYGATE_POLICY: {fault}")
         try:
             new_identity(config.copy_id, unix_ms=0, pid=0)
         except InvalidField as fault:

@@ -3,6 +3,7 @@
 EnforcerError
  ├─ InvalidField       the argument is wrong: correct the call (also a ValueError)
  ├─ PolicyError        the policy file is wrong: correct the file; lists every fault with its line
+ │   └─ PolicyAway     where the policy is kept does not answer: recoverable, the last good one stays
  ├─ ConfigError        a setting or address is wrong: correct the configuration
  └─ OwnerUnavailable   the owner did not answer in time: recoverable, the limiter degrades by itself
 
@@ -60,6 +61,13 @@ class PolicyError(EnforcerError):
             )
         self.source = source
         self.faults = faults
+
+
+class PolicyAway(PolicyError):
+    """Where the policy is kept did not answer: it may be there all the same. Not a fault of the policy."""
+
+    def __init__(self, source: str, cause: str) -> None:
+        super().__init__(source, [PolicyFault("(server)", None, f"cannot be read: {cause}")])
 
 
 class ConfigError(EnforcerError):

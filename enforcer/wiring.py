@@ -20,6 +20,8 @@ from enforcer.metrics.metrics import Metrics
 from enforcer.metrics.watching import watch_limiter
 from enforcer.owners.addresses import owners_from_url
 from enforcer.policies import load_policy
+from enforcer.policies.addresses import is_address
+from enforcer.policies.sources import source_of
 from enforcer.policies.watching import PolicyWatcher
 from enforcer.settings import LimiterSettings
 from enforcer.sink import NullSink, Sink
@@ -31,7 +33,7 @@ def build_limiter(
     sink: Callable[[CopyIdentity], Sink] | None = None,
     metrics: Metrics | None = None,
 ) -> Limiter:
-    """The limiter of this process, which follows its policy file. Call it after any fork; close it at the end.
+    """The limiter of this process, which follows its policy. Call it after any fork; close it at the end.
 
     Args:
         config: where owner and policy are; None: from the environment.
@@ -40,10 +42,11 @@ def build_limiter(
 
     Raises:
         ConfigError: a setting or the owner's address is wrong, or there is no policy file.
-        PolicyError: the policy file has faults. An owner that is away is no error: the limiter starts degraded.
+        PolicyError: the policy has faults, or nobody answers where it is kept. An owner that is away is no error: the
+            limiter starts degraded.
     """
     config = config or EnforcerConfig.from_env()
-    if not Path(config.policy_path).exists():
+    if not is_address(config.policy_path) and not Path(config.policy_path).exists():
         raise ConfigError(
             f"the policy file that TALLYGATE_POLICY names does not exist: {Path(config.policy_path).absolute()} "
             f"(when it is not set: {DEFAULT_POLICY_PATH} in the working directory)"
@@ -63,7 +66,7 @@ def build_limiter(
         measured = MeasuredOwners(owners, metrics, clock=clock)
         limiter = Limiter(policy, measured, MeasuredSink(records, metrics), identity, settings=settings, clock=clock)
         watch_limiter(metrics, limiter)
-    watcher = PolicyWatcher(config.policy_path, limiter)
+    watcher = PolicyWatcher(source_of(config.policy_path), limiter)
     limiter.at_close(watcher.stop)
     watcher.start()
     return limiter

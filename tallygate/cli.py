@@ -60,7 +60,7 @@ def _run(options: argparse.Namespace) -> int:
     if command in _PROCESSES:
         return int(_load(_PROCESSES[command][0]).main())
     if command == "policy":
-        return int(_load("enforcer.policies.check").main(["check", *options.files]))
+        return _run_policy(options)
     if command == "sidecar":
         sidecar = _load("tallygate.sidecar")
         return int(sidecar.run(listen=options.listen, workers=options.workers, kafka=options.kafka))
@@ -80,6 +80,12 @@ def _run(options: argparse.Namespace) -> int:
             )
         )
     return int(_load("tallygate.foreground").run_up(_stack_options(options)))
+
+
+def _run_policy(options: argparse.Namespace) -> int:
+    if options.action == "push":
+        return int(_load("enforcer.policies.push").push_policy(options.file, to=options.to))
+    return int(_load("enforcer.policies.check").main(["check", *options.files]))
 
 
 def _known_faults() -> tuple[type[Exception], ...]:
@@ -161,11 +167,19 @@ def _parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="where the pages are; default: TALLYGATE_DASHBOARD, else those of the running `tallygate up`",
     )
-    policy = commands.add_parser("policy", help="check policy files")
-    checks = policy.add_subparsers(dest="action", required=True, metavar="ACTION")
-    check = checks.add_parser("check", help="report all faults of policy files, with their lines")
-    check.add_argument("files", nargs="+", metavar="FILE")
+    _add_policy(commands.add_parser("policy", help="check a policy, and give it to a fleet"))
     return parser
+
+
+def _add_policy(policy: argparse.ArgumentParser) -> None:
+    actions = policy.add_subparsers(dest="action", required=True, metavar="ACTION")
+    check = actions.add_parser("check", help="report all faults of policies, with their lines")
+    check.add_argument("files", nargs="+", metavar="FILE", help="a file, or an address as TALLYGATE_POLICY takes it")
+    push = actions.add_parser("push", help="put a policy into Redis, for every gateway that follows it there")
+    push.add_argument("file", metavar="FILE")
+    push.add_argument(
+        "--to", metavar="ADDRESS", help="redis://host:port/db?key=tallygate:policy; default: that of TALLYGATE_POLICY"
+    )
 
 
 def _add_stack(parser: argparse.ArgumentParser, *, fixed_ports: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from enforcer.errors import ConfigError
@@ -55,6 +56,32 @@ def owners_from_url(url: str, *, timeout_s: float, placing: OwnersModel | None =
 
 
 def _many(url: str, owner_of: Callable[[str], RedisOwner], timeout_s: float) -> Owners:
+    found = read_many(url)
+    if not found.service:
+        return ClusterOwners(found.servers, url_of=found.url_of, owner_of=owner_of, timeout_s=timeout_s)
+    return SentinelOwners(
+        found.servers, found.service, name=found.name, url_of=found.url_of, owner_of=owner_of, timeout_s=timeout_s
+    )
+
+
+class Many(NamedTuple):
+    """What the address of a cluster or of sentinels says.
+
+    Attributes:
+        name: without credentials.
+        servers: the seeds of the cluster, or the sentinels, each as an address.
+        service: what the sentinels watch; empty for a cluster.
+        url_of: the address of a node, with credentials, by host and port.
+    """
+
+    name: str
+    servers: list[str]
+    service: str
+    url_of: Callable[[str, int], str]
+
+
+def read_many(url: str) -> Many:
+    """Read the address of a cluster or of sentinels. Raises `ConfigError`, which never shows a password."""
     found = _MANY.fullmatch(url.strip())
     if found is None:
         raise ConfigError(f"owner address has another form; allowed: {_FORMS}")
@@ -67,16 +94,16 @@ def _many(url: str, owner_of: Callable[[str], RedisOwner], timeout_s: float) -> 
         shown = f"[{host}]" if ":" in host else host
         return f"{scheme}://{credentials}{shown}:{port}/0{options}"
 
+    name = f"{scheme}+{kind}://{','.join(addresses)}"
     if kind == "cluster":
         if service not in {"", "0"}:
             raise ConfigError("owner address has a path; allowed: none with a cluster, which has one database")
         seeds = [_checked(f"{scheme}://{credentials}{address}/0{options}") for address in addresses]
-        return ClusterOwners(seeds, url_of=url_of, owner_of=owner_of, timeout_s=timeout_s)
+        return Many(name, seeds, "", url_of)
     if not service or "/" in service:
         raise ConfigError(f"owner address names no service; allowed: {_FORMS}")
     sentinels = [_sentinel(f"{scheme}://{address}/0{options}") for address in addresses]
-    name = f"{scheme}+sentinel://{','.join(addresses)}/{service}"
-    return SentinelOwners(sentinels, service, name=name, url_of=url_of, owner_of=owner_of, timeout_s=timeout_s)
+    return Many(f"{name}/{service}", sentinels, service, url_of)
 
 
 def _checked(url: str) -> str:

@@ -1,12 +1,12 @@
-"""The command that checks policy files before anything runs with them. Never changes a file."""
+"""The command that checks policies before anything runs with them: files, or what is in Redis. Never changes one."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 
-from enforcer.errors import PolicyError
-from enforcer.policies.loader import load_policy
+from enforcer.errors import ConfigError, PolicyError
+from enforcer.policies.sources import load_policy, source_of
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -15,13 +15,13 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write("usage: python -m enforcer.policies check FILE...\n")
         return 2
     status = 0
-    for path in arguments[1:]:
+    for where in arguments[1:]:
         try:
-            policy = load_policy(path)
-        except PolicyError as error:
+            policy = load_policy(where)
+        except (ConfigError, PolicyError) as error:
             sys.stderr.write(f"{error}\n")
             status = 1
         else:
             named = f"{len(policy.plans)} plans, {len(policy.callers)} callers, {len(policy.scopes)} scopes"
-            sys.stdout.write(f"{path}: version {policy.version}, {named}: valid\n")
+            sys.stdout.write(f"{source_of(where).name}: version {policy.version}, {named}: valid\n")
     return status

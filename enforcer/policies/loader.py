@@ -23,15 +23,6 @@ _MAX_DEPTH = 20
 _SHOWN_CHARACTERS = 60
 
 
-def load_policy(path: str | Path) -> Policy:
-    """Read and validate one policy file.
-
-    Raises:
-        PolicyError: the file cannot be read or has faults; `faults` holds every one of them, in order of lines.
-    """
-    return parse_policy(read_policy(path), source=str(path))
-
-
 def read_policy(path: str | Path) -> bytes:
     """The bytes of a policy file. Raises `PolicyError` if it cannot be read; one that is too large is cut."""
     try:

@@ -1,7 +1,7 @@
-"""A policy file that is edited while gateways run: a valid new version is in force within two seconds.
+"""A policy that is edited while gateways run: a valid new version is in force within two seconds.
 
 An invalid one changes nothing: the last good policy stays, and the fault is logged and goes to the sink, once for each
-content. It never writes the file.
+content. So it does while nobody answers where the policy is kept. It never writes a policy.
 """
 
 from __future__ import annotations
@@ -9,18 +9,19 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from hashlib import blake2b
-from pathlib import Path
 from typing import Protocol
 
-from enforcer.errors import EnforcerError, PolicyError
-from enforcer.policies.loader import parse_policy, read_policy
+from enforcer.errors import EnforcerError, PolicyAway, PolicyError
+from enforcer.policies.loader import parse_policy
 from enforcer.policies.model import Policy
+from enforcer.policies.sources import PolicySource
+from enforcer.policies.stored import digest_of
 
 log = logging.getLogger("enforcer")
 
 _EVERY_S = 1.0
-_DIGEST_BYTES = 16
+#: Looks in a row without an answer before it is told: one alone may be a hiccup.
+_TOLD_AT = 2
 
 
 class Governed(Protocol):
@@ -36,15 +37,16 @@ class Governed(Protocol):
 
 
 class PolicyWatcher:
-    """Looks at one file once a second, in a thread of its own."""
+    """Looks at one source once a second, in a thread of its own."""
 
-    def __init__(self, path: str | Path, governed: Governed, *, every_s: float = _EVERY_S) -> None:
-        """Watch `path`. The first look reads it: it may have been edited since the policy in force was loaded."""
-        self._path = Path(path)
+    def __init__(self, source: PolicySource, governed: Governed, *, every_s: float = _EVERY_S) -> None:
+        """Watch `source`. The first look reads it: it may have been edited since the policy in force was loaded."""
+        self._source = source
         self._governed = governed
         self._every_s = every_s
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: object = None
         self._digest = ""
+        self._unanswered = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="enforcer-policy", daemon=True)
 
@@ -57,33 +59,39 @@ class PolicyWatcher:
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
+        self._source.close()
 
     def look(self) -> None:
-        """Take in the file if it was changed since the last look."""
-        mark = self._mark()
-        if mark == self._seen:
+        """Take in the policy if it was changed since the last look."""
+        try:
+            mark = self._source.mark()
+            if mark != self._seen:
+                self._take_in()
+                self._seen = mark
+        except PolicyAway as away:
+            self._unanswered += 1
+            if self._unanswered == _TOLD_AT:
+                self._governed.keep_policy(source=self._source.name, digest="", faults=[str(away.faults[0])])
             return
-        self._seen = mark
-        source = str(self._path)
+        if self._unanswered >= _TOLD_AT:
+            log.warning("the policy can be read again: %s", self._source.name, extra={"action": "policy_read_again"})
+        self._unanswered = 0
+
+    def _take_in(self) -> None:
+        source = self._source.name
         digest = ""
         try:
-            content = read_policy(self._path)
-            digest = blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
+            content = self._source.read()
+            digest = digest_of(content)
             if digest != self._digest:
                 self._governed.apply(parse_policy(content, source=source), source=source, digest=digest)
+        except PolicyAway:
+            raise
         except PolicyError as error:
             self._governed.keep_policy(
                 source=source, digest=digest, faults=[str(fault) for fault in error.faults] or [str(error)]
             )
         self._digest = digest
-
-    def _mark(self) -> tuple[int, int, int]:
-        """What changes when the file does; zeros while it is not there."""
-        try:
-            found = self._path.stat()
-        except OSError:
-            return (0, 0, 0)
-        return (found.st_mtime_ns, found.st_size, found.st_ino)
 
     def _run(self) -> None:
         while not self._stopping.wait(self._every_s):
@@ -92,4 +100,4 @@ class PolicyWatcher:
             except EnforcerError:
                 return  # the limiter was closed meanwhile
             except Exception:  # a look that fails must not end the looking: the next edit may mend it
-                log.exception("the policy file could not be looked at", extra={"action": "policy_load_error"})
+                log.exception("the policy could not be looked at", extra={"action": "policy_load_error"})

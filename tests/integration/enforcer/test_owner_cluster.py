@@ -13,6 +13,8 @@ import redis
 from enforcer.errors import OwnerUnavailable
 from enforcer.owners.addresses import owners_from_url
 from enforcer.owners.port import Owners
+from enforcer.policies.addresses import read_policy_address
+from enforcer.policies.stored import StoredPolicy
 from enforcer.types import Answer, Ask, Moved, Plan
 from tallygate.engines.ports import claim_port
 from tests.processes import kill, wait_until
@@ -76,6 +78,15 @@ def _ask(owners: Owners, caller: str, ask_no: int) -> Answer | Moved | None:
     return outcome
 
 
+def _policy_is_found_from(replica: int) -> None:
+    """The policy's key is at whichever node holds its slot; a replica is not it."""
+    stored = StoredPolicy(read_policy_address(f"redis+cluster://127.0.0.1:{replica}"))
+    document = b"version: 1\nplans: {p: {rate_per_s: 1, burst: 1}}\ndefault_plan: p\n"
+    assert "pushed" == stored.push(document, source="-")
+    assert (document, "unchanged") == (stored.read(), stored.push(document, source="-"))
+    stored.close()
+
+
 @pytest.mark.services
 def test_cluster_is_found_from_one_seed_and_a_failover_followed(cluster: dict[int, subprocess.Popen[bytes]]) -> None:
     """A killed master must cost its callers seconds, and the others nothing."""
@@ -87,6 +98,7 @@ def test_cluster_is_found_from_one_seed_and_a_failover_followed(cluster: dict[in
     assert len(owners.nodes) == 3
     kept = dict(owners.nodes)
     wait_until(lambda: all(isinstance(_ask(owners, caller, 2), Answer) for caller in callers), 15, what="all answered")
+    _policy_is_found_from(seed)
     victim = owners.place(callers[0], "rate")
     port = int(victim.rsplit(":", 1)[1].split("/")[0])
     kill(cluster[port].pid)

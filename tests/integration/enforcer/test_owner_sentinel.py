@@ -10,11 +10,15 @@ from pathlib import Path
 import pytest
 import redis
 
-from enforcer.errors import OwnerUnavailable
+from enforcer.errors import OwnerUnavailable, PolicyAway
 from enforcer.owners.addresses import owners_from_url
+from enforcer.policies.addresses import read_policy_address
+from enforcer.policies.stored import StoredPolicy
 from tallygate.engines.ports import claim_port
 from tests.processes import kill, wait_until
 from tests.services import unavailable
+
+_POLICY = b"version: 1\nplans: {p: {rate_per_s: 1, burst: 1}}\ndefault_plan: p\n"
 
 
 class Watched:
@@ -81,10 +85,17 @@ def test_failover_is_followed_and_the_node_stays_the_same(watched: Watched) -> N
 
     wait_until(answers, 15, what="the master's answer")
     wait_until(lambda: _replicas_known(watched.sentinel) == 1, 20, what="the replica known to the sentinel")
+    stored = StoredPolicy(read_policy_address(f"redis+sentinel://127.0.0.1:{watched.sentinel}/main"))
+    assert "pushed" == stored.push(_POLICY, source="-")
+    wait_until(lambda: redis.Redis(port=watched.replica).exists("tallygate:policy") == 1, 20, what="the policy's copy")
     kill(watched.running[0].pid)
     assert not answers()
     wait_until(answers, 20, what="the promoted replica's answer")
     assert [node] == list(owners.nodes.values())
+    with pytest.raises(PolicyAway):
+        stored.read()
+    assert _POLICY == stored.read(), "the policy is followed to the new master"
+    stored.close()
     node.close()
     owners.close()
 

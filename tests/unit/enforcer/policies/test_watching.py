@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from enforcer.policies.sources import FilePolicy
 from enforcer.policies.watching import PolicyWatcher
 from enforcer.sink import PolicyChanged
 from tests.unit.enforcer.harness import Fleet, make_policy
@@ -26,7 +27,7 @@ class Edited:
         self._edits = 0
         self.fleet = Fleet(make_policy())
         self.edit(1, 100)
-        self.watcher = PolicyWatcher(path, self.fleet.limiter)
+        self.watcher = PolicyWatcher(FilePolicy(path), self.fleet.limiter)
         self.watcher.look()
 
     def edit(self, version: int, rate: float) -> None:

@@ -1,0 +1,86 @@
+"""Where a policy comes from: a file, or a key of Redis; both are looked at and read in the same way.
+
+Never applies a policy, and never writes one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from enforcer.policies.addresses import is_address, read_policy_address
+from enforcer.policies.loader import parse_policy, read_policy
+from enforcer.policies.model import Policy
+from enforcer.policies.stored import StoredPolicy
+
+
+class PolicySource(Protocol):
+    """One place of one policy document. Used from one thread at a time."""
+
+    name: str
+    """As it may be shown: without credentials."""
+
+    def mark(self) -> object:
+        """What changes whenever the document does, found cheaply. Raises `PolicyAway` if nobody answers."""
+        ...
+
+    def read(self) -> bytes:
+        """The document.
+
+        Raises:
+            PolicyAway: nobody answers.
+            PolicyError: there is none.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release what is held; safe to call twice."""
+        ...
+
+
+class FilePolicy:
+    """Implements `PolicySource` on a file."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.name = str(path)
+        self._path = Path(path)
+
+    def mark(self) -> object:
+        """See `PolicySource.mark`: zeros while it is not there."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return (0, 0, 0)
+        return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+    def read(self) -> bytes:
+        """See `PolicySource.read`."""
+        return read_policy(self._path)
+
+    def close(self) -> None:
+        """See `PolicySource.close`."""
+
+
+def source_of(where: str | Path) -> PolicySource:
+    """What stands behind a path, or an address of Redis as `read_policy_address` takes it.
+
+    Raises:
+        ConfigError: an address is not one.
+    """
+    if isinstance(where, str) and is_address(where):
+        return StoredPolicy(read_policy_address(where))
+    return FilePolicy(where)
+
+
+def load_policy(where: str | Path) -> Policy:
+    """Read and validate one policy, of a file or of Redis.
+
+    Raises:
+        ConfigError: an address is not one.
+        PolicyError: it cannot be read or has faults; `faults` holds every one of them, in order of lines.
+    """
+    source = source_of(where)
+    try:
+        return parse_policy(source.read(), source=source.name)
+    finally:
+        source.close()

@@ -1,0 +1,71 @@
+"""Where a policy is: a path, or an address; what is wrong with one is said without its password."""
+
+from __future__ import annotations
+
+import pytest
+
+from enforcer.config import EnforcerConfig
+from enforcer.errors import ConfigError
+from enforcer.policies.addresses import is_address, read_policy_address
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "key", "servers"),
+    [
+        ("redis://u:secret@a", "redis://a:6379/0?key=tallygate:policy", "tallygate:policy", ("redis://u:secret@a",)),
+        ("redis://a:1/3?key=p%3A1", "redis://a:1/3?key=p:1", "p:1", ("redis://a:1/3",)),
+        (
+            "rediss://:secret@a/0?ssl_ca_certs=/ca.pem&key=p",
+            "rediss://a:6379/0?key=p",
+            "p",
+            ("rediss://:secret@a/0?ssl_ca_certs=/ca.pem",),
+        ),
+        ("unix:///run/valkey.sock?db=2&key=p", "unix:///run/valkey.sock?key=p", "p", ("unix:///run/valkey.sock?db=2",)),
+        (
+            "redis+cluster://u:secret@a:1,b?key=p",
+            "redis+cluster://a:1,b?key=p",
+            "p",
+            ("redis://u:secret@a:1/0", "redis://u:secret@b/0"),
+        ),
+        (
+            "redis+sentinel://u:secret@a:1,b/main?key=p",
+            "redis+sentinel://a:1,b/main?key=p",
+            "p",
+            ("redis://a:1/0", "redis://b:26379/0"),
+        ),
+    ],
+)
+def test_each_form_names_key_and_servers_and_is_shown_without_credentials(
+    where: str, name: str, key: str, servers: tuple[str, ...]
+) -> None:
+    """The name stands in logs, events and pages."""
+    assert is_address(where)
+    found = read_policy_address(where)
+    assert (name, key, servers) == (found.name, found.key, tuple(found.servers))
+    assert ("main" if "sentinel" in where else "") == found.service
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "redis://u:secret@a?key=",
+        "redis://u:secret@a?key=a&key=b",
+        "redis://u:secret@a?key=a%0Ab",
+        "redis://u:secret@a?other=1",
+        "http://u:secret@a?key=p",
+        "redis+sentinel://u:secret@a?key=p",
+        "redis+cluster://u:secret@a/main?key=p",
+    ],
+)
+def test_a_wrong_address_is_a_wrong_setting_and_shows_no_password(where: str) -> None:
+    """What no retry can mend must not start, and an error ends up in every log."""
+    with pytest.raises(ConfigError, match=r"TALLYGATE_POLICY: policy address .*allowed") as caught:
+        EnforcerConfig.from_env({"TALLYGATE_POLICY": where})
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("where", ["policy.yaml", "/etc/tallygate/policy.yaml", "redis:policy.yaml", "C:/p.yaml"])
+def test_anything_else_is_a_path(where: str) -> None:
+    """Nobody's file may become an address."""
+    assert not is_address(where)
+    assert where == EnforcerConfig.from_env({"TALLYGATE_POLICY": where}).policy_path
