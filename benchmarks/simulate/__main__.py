@@ -19,7 +19,7 @@ from benchmarks.simulate.trials import trials
 def main() -> int:
     """Simulate, report; fails if the product misses what it must reach."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.simulate")
-    parser.add_argument("--quick", action="store_true", help="a coarse grid, in about a minute; the full one takes some")
+    parser.add_argument("--quick", action="store_true", help="a coarse grid, about a minute; the full one takes some")
     parser.add_argument("--trials", action="store_true", help="instead: other dials, and worlds where things go wrong")
     parser.add_argument("--processes", type=int, help="how many work at once (one for each core)")
     parser.add_argument("--json", metavar="FILE", help="write the results there, too")
