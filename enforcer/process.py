@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
-import weakref
 from collections.abc import Callable
 
 from enforcer.errors import ConfigError
+from enforcer.forking import tell_of_forks
 from enforcer.limiting.limiter import Limiter
 
 
@@ -23,30 +24,35 @@ class PerProcess:
         self._build = build
         self._held: tuple[int, Limiter] | None = None
         self._lock = threading.Lock()
-        _all.add(self)
+        tell_of_forks(self)
 
     @classmethod
     def of(cls, limiter: Limiter | Callable[[], Limiter]) -> Callable[[], Limiter]:
-        """What is called for the limiter: `limiter` itself in this process only, or what a callable builds."""
+        """What is called for the limiter: what a callable builds; or `limiter` itself, and in a fork its like.
+
+        What it returns raises `ConfigError` in a fork if nobody said how the limiter is built (`Limiter.again`).
+        """
         if isinstance(limiter, cls):
             return limiter
         if not isinstance(limiter, Limiter):
             return cls(limiter)
         given, built_in = limiter, os.getpid()
 
-        def same() -> Limiter:
-            if os.getpid() != built_in:
+        def build() -> Limiter:
+            if given.again is None:
                 raise ConfigError(
                     f"the limiter was given in process {built_in}, and process {os.getpid()} was forked from it; "
                     "allowed: a callable that builds the limiter in the process that serves"
                 )
-            return given
+            return given.again()
 
-        return same
+        elsewhere = cls(build)
+        return lambda: given if os.getpid() == built_in else elsewhere()
 
     def __call__(self) -> Limiter:
         """The limiter of this process, built if it is the first time."""
         held = self._held
+        # Asked for each time: a server written in C may fork without telling Python.
         pid = os.getpid()
         if held is not None and held[0] == pid:
             return held[1]
@@ -56,24 +62,23 @@ class PerProcess:
                 return held[1]
             limiter = self._build()
             self._held = (pid, limiter)
-        atexit.register(_close, pid, limiter)
+        _close_at_end(pid, limiter)
         return limiter
 
-    def _renew_lock(self) -> None:
+    def after_fork(self) -> None:
+        """See `Forkable`: another thread may have been building."""
         self._lock = threading.Lock()
+
+
+def _close_at_end(pid: int, limiter: Limiter) -> None:
+    atexit.register(_close, pid, limiter)
+    # A child of multiprocessing has loaded both, and is ended without what is registered at exit.
+    process, util = (sys.modules.get(f"multiprocessing.{name}") for name in ("process", "util"))
+    if process is not None and util is not None and process.parent_process() is not None:
+        util.Finalize(None, _close, (pid, limiter), exitpriority=0)
 
 
 def _close(pid: int, limiter: Limiter) -> None:
     # A fork inherits what is registered here, and would settle the grants of the process that it came from.
     if os.getpid() == pid:
         limiter.close()
-
-
-def _renew_locks() -> None:
-    # Another thread may have held one when this process was forked: nobody here would ever release it.
-    for process in tuple(_all):
-        process._renew_lock()
-
-
-_all: weakref.WeakSet[PerProcess] = weakref.WeakSet()
-os.register_at_fork(after_in_child=_renew_locks)

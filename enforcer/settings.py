@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import random
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-
-def _own_chance() -> Callable[[], float]:
-    # Not the module's own: whoever seeds that one must get from it what it would without a limiter.
-    return random.Random().random  # noqa: S311 - spreads retries, keeps no secret
+from enforcer.forking import own_chance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +36,7 @@ class LimiterSettings:
     max_callers: int = 100_000
     ask_ahead_above_ms: float = 2.0
     close_timeout_s: float = 5.0
-    jitter: Callable[[], float] = field(default_factory=_own_chance)
+    jitter: Callable[[], float] = field(default_factory=own_chance)
 
     @property
     def takes_lock(self) -> bool:

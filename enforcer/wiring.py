@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from enforcer.clock import SystemClock
@@ -33,7 +34,10 @@ def build_limiter(
     sink: Callable[[CopyIdentity], Sink] | None = None,
     metrics: Metrics | None = None,
 ) -> Limiter:
-    """The limiter of this process, which follows its policy. Call it after any fork; close it at the end.
+    """The limiter of this process, which follows its policy. Close it at the end.
+
+    Call it in the process that serves, or give it to what does that: `PerProcess`, the middlewares, `limited`. Those
+    that are given the limiter itself build its like in a fork, where it decides nothing.
 
     Args:
         config: where owner and policy are; None: from the environment.
@@ -45,6 +49,7 @@ def build_limiter(
         PolicyError: the policy has faults, or nobody answers where it is kept. An owner that is away is no error: the
             limiter starts degraded.
     """
+    again = partial(build_limiter, config, sink=sink, metrics=metrics)
     config = config or EnforcerConfig.from_env()
     if not is_address(config.policy_path) and not Path(config.policy_path).exists():
         raise ConfigError(
@@ -66,6 +71,7 @@ def build_limiter(
         measured = MeasuredOwners(owners, metrics, clock=clock)
         limiter = Limiter(policy, measured, MeasuredSink(records, metrics), identity, settings=settings, clock=clock)
         watch_limiter(metrics, limiter)
+    limiter.again = again
     watcher = PolicyWatcher(source_of(config.policy_path), limiter)
     limiter.at_close(watcher.stop)
     watcher.start()

@@ -19,6 +19,7 @@ from typing import Final, Self
 from enforcer.clock import Clock
 from enforcer.core.adapting import Adapting
 from enforcer.core.inflight import InFlight, Priority, Rooms
+from enforcer.forking import tell_of_forks
 from enforcer.types import Verdict
 
 
@@ -29,10 +30,11 @@ class Slot:
     that nobody reads or closes, is released when it is collected, and counted in `Cap.abandoned`.
     """
 
-    __slots__ = ("_abandoned", "_began_ns", "_cap", "_open")
+    __slots__ = ("_abandoned", "_began_ns", "_cap", "_count", "_open")
 
-    def __init__(self, cap: Cap, abandoned: deque[int], began_ns: int) -> None:
+    def __init__(self, cap: Cap, count: InFlight, abandoned: deque[int], began_ns: int) -> None:
         self._cap = cap
+        self._count = count
         self._abandoned = abandoned
         self._began_ns = began_ns
         self._open = [True]
@@ -43,7 +45,7 @@ class Slot:
             self._open.pop()
         except IndexError:
             return
-        self._cap._give(self._began_ns, served=served)
+        self._cap._give(self._count, self._began_ns, served=served)
 
     async def checked(self, check: Awaitable[Verdict]) -> Verdict:
         """The limiter's verdict; unless that admits, the slot is free again: also if it raises or is cancelled."""
@@ -93,6 +95,7 @@ class Cap:
         self._refused = dict.fromkeys(Priority, 0)
         self._lost = 0
         self.resize(rooms, adapting=adapting)
+        tell_of_forks(self)
 
     @property
     def in_flight(self) -> int:
@@ -125,7 +128,7 @@ class Cap:
             if not self._count.take(priority):
                 self._refused[priority] += 1
                 return None
-        return Slot(self, self._abandoned, began_ns)
+        return Slot(self, self._count, self._abandoned, began_ns)
 
     def resize(self, rooms: Rooms | None, *, adapting: Adapting | None = None) -> None:
         """Go by another bound. What is in flight stays; nothing more is let in before there is room again.
@@ -141,8 +144,18 @@ class Cap:
             self._count.rooms = rooms
             self._adapt()
 
-    def _give(self, began_ns: int, *, served: bool) -> None:
+    def after_fork(self) -> None:
+        """See `Forkable`: what is in flight is so in the parent, and slots that were taken there are not given back."""
+        self._lock = threading.Lock()
+        self._count = InFlight(self._count.rooms)
+        self._abandoned = deque()
+        self._refused = dict.fromkeys(Priority, 0)
+        self._lost = 0
+
+    def _give(self, count: InFlight, began_ns: int, *, served: bool) -> None:
         with self._lock:
+            if count is not self._count:
+                return
             in_flight = self._count.held
             self._count.give()
             self._sweep()

@@ -12,6 +12,7 @@ from enforcer.cap.cap import Cap, Slot
 from enforcer.clock import Clock, SystemClock
 from enforcer.core.adapting import Adapting, AdaptingDials
 from enforcer.core.inflight import Priority
+from enforcer.forking import tell_of_forks
 from enforcer.limiting.limiter import Limiter
 from enforcer.policies.cap import CapRule
 from enforcer.policies.model import Fleet, Policy
@@ -42,6 +43,11 @@ class CapGuard:
         self._policy: Policy | None = None
         self._sized: tuple[CapRule | None, Fleet] | None = None
         self.cap = Cap(clock=self._clock)
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """See `Forkable`: an adaptive bound begins anew; another thread may have been moving it."""
+        self._policy = self._sized = None
 
     def enter(self, limiter: Limiter, caller: str, scope: str, cost: int | None = None) -> Slot | Verdict:
         """A slot to hold until the response is finished, or the refusal, which is recorded.

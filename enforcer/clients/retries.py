@@ -6,7 +6,6 @@ together.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -14,6 +13,7 @@ from threading import Lock
 from enforcer.clients.asked import asked_s
 from enforcer.clients.core import RetryBudget, RetryRules, wait_s
 from enforcer.clock import Clock, SystemClock
+from enforcer.forking import own_chance, tell_of_forks
 
 _REFUSALS = (429, 503)
 _IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
@@ -65,8 +65,13 @@ class Retries:
         self._budget = budget or RetryBudget()
         self._connection_errors = connection_errors
         self._clock = clock or SystemClock()
-        self._chance = chance or random.Random().random  # noqa: S311 - spreads retries, keeps no secret
+        self._chance = chance or own_chance()
         self._counts = RetryCounts()
+        self._lock = Lock()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """See `Forkable`. Budget and counts stay: the child's client is as patient as its parent's was."""
         self._lock = Lock()
 
     @property

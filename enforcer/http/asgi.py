@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from enforcer.cap.cap import NO_SLOT
 from enforcer.cap.guard import CapGuard
 from enforcer.errors import ConfigError, InvalidField
+from enforcer.forking import tell_of_forks
 from enforcer.http.answers import (
     PROBLEM_MEDIA_TYPE,
     Fields,
@@ -27,6 +28,7 @@ from enforcer.keying import Identify
 from enforcer.limiting.limiter import Limiter
 from enforcer.metrics.checks import measured_by, unmeasured
 from enforcer.metrics.metrics import Metrics
+from enforcer.process import PerProcess
 from enforcer.types import Source, Verdict
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -79,11 +81,13 @@ class RateLimitMiddleware:
         self._cap = cap
         self._checked = unmeasured if metrics is None else measured_by(metrics)
         self._limiter: Limiter | None = None
+        self._find: Callable[[], Limiter] | None = None
         self._lifespan: Lifespan | None = None
         if isinstance(limiter, Limiter):
-            self._use(limiter)
+            self._find = PerProcess.of(limiter)
         else:
             self._lifespan = Lifespan(limiter, self._use)
+        tell_of_forks(self)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
@@ -125,13 +129,19 @@ class RateLimitMiddleware:
         with entered:
             await self._app(scope, receive, send_with_fields)
 
+    def after_fork(self) -> None:
+        """See `Forkable`: the parent's limiter decides nothing here."""
+        self._limiter = None
+
     def _use(self, limiter: Limiter) -> None:
         self._limiter = limiter
 
     def _limiter_late(self) -> Limiter:
-        """For servers that run without a lifespan: the first request finds no limiter yet."""
+        """For the first request of a process, and for servers that run without a lifespan: there is none yet."""
         if self._lifespan is not None:
             self._lifespan.start_late()
+        elif self._find is not None:
+            self._use(self._find())
         if self._limiter is None:
             raise ConfigError("the middleware was given no limiter")
         return self._limiter

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
 from enforcer.errors import EnforcerError
+from enforcer.forking import tell_of_forks
 from enforcer.limiting.limiter import Limiter
 
 log = logging.getLogger("enforcer")
@@ -33,6 +34,13 @@ class Lifespan:
         self._limiter: Limiter | None = None
         self._closed = False
         self._lock = threading.Lock()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """See `Forkable`: the child's limiter is still to be built."""
+        self._lock = threading.Lock()
+        self._limiter = None
+        self._closed = False
 
     def start(self) -> None:
         """Build the limiter, unless that is done. Whatever `build` raises comes through."""

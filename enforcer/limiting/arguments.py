@@ -12,6 +12,12 @@ def validate_name(field: str, value: object) -> None:
         raise InvalidField(field, value, f"text of 1 to {MAX_NAME_LENGTH} printable characters")
 
 
+def validate_cost(value: object) -> None:
+    """Raise `InvalidField` unless a request can cost so much."""
+    if type(value) is not int or not 0 <= value <= MAX_COST_TOKENS:
+        raise invalid_cost(value)
+
+
 def invalid_cost(cost: object) -> InvalidField:
     """What to raise for a cost that is none."""
     return InvalidField("cost", cost, f"a whole number from 0 to {MAX_COST_TOKENS:,}")

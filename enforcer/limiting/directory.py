@@ -51,6 +51,11 @@ class Directory:
         for account in self._accounts.values():
             account.lanes.clear()
 
+    def clear(self) -> None:
+        """Know nobody."""
+        self.lanes.clear()
+        self._accounts.clear()
+
     def open(self, caller: str, scope: str, now_ns: int) -> Lane:
         """The lane of a caller and scope.
 

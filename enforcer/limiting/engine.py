@@ -7,24 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Sequence
 
 from enforcer.clock import Clock, SystemClock
 from enforcer.core.account import Account
 from enforcer.core.degrade import fail_rule
 from enforcer.errors import EnforcerError, InvalidField, PolicyError, PolicyFault
+from enforcer.forking import tell_of_forks
 from enforcer.identity import CopyIdentity
-from enforcer.limiting.arguments import invalid_cost, validate_name
+from enforcer.limiting.arguments import validate_cost, validate_name
 from enforcer.limiting.askers import Askers
 from enforcer.limiting.decisions import Case, Decisions
 from enforcer.limiting.directory import Directory
 from enforcer.limiting.lane import Lane
+from enforcer.limiting.life import Life
 from enforcer.limiting.settling import too_late
 from enforcer.limiting.waiter import Waiter
 from enforcer.limiting.waiting import Desk
 from enforcer.owners.one import OneOwner
 from enforcer.owners.port import Owner, Owners
-from enforcer.policies.limits import MAX_COST_TOKENS
 from enforcer.policies.model import Policy
 from enforcer.settings import LimiterSettings
 from enforcer.sink import PolicyChanged, Sink
@@ -62,7 +64,7 @@ class Engine(Decisions):
         self._clock = clock
         self._settings = settings
         self._timeout_s = policy.timeouts.ask_ms / 1e3
-        self._closed = False
+        self._life = Life()
         self._at_close: list[Callable[[], None]] = []
         self._directory = Directory(policy, max_callers=settings.max_callers, opened=self._take_charge)
         self._lanes = self._directory.lanes
@@ -77,6 +79,7 @@ class Engine(Decisions):
             forget=self._directory.forget,
         )
         self._lock = self._askers.lock
+        tell_of_forks(self)
         if settings.threaded:
             self._askers.start()
 
@@ -96,9 +99,9 @@ class Engine(Decisions):
         Requests that wait are decided and recorded first; what is decided later than that is neither.
         """
         with self._lock:
-            if self._closed:
+            if self._life.is_over:
                 return
-            self._closed = True
+            self._life.end()
             self._lanes.clear()
         for act in self._at_close:
             act()
@@ -112,6 +115,13 @@ class Engine(Decisions):
                 self._close_owners()
             finally:
                 self._sink.close(max(0.0, (deadline_ns - self._now()) / 1e9))
+
+    def after_fork(self) -> None:
+        """See `Forkable`: what is held is the parent's, and so are the threads, the connections and the record."""
+        self._life.end_in_fork()
+        self._lock = threading.Lock()
+        self._capture = too_late
+        self._directory.clear()
 
     def _close_owners(self) -> None:
         for close in (*(owner.close for owner in self._owners.nodes.values()), self._owners.close):
@@ -136,8 +146,7 @@ class Engine(Decisions):
         """
         if not verdict.allowed:
             raise InvalidField("verdict", verdict.seq, "the verdict of an admitted request")
-        if cost.__class__ is not int or not 0 <= cost <= MAX_COST_TOKENS:
-            raise invalid_cost(cost)
+        validate_cost(cost)
         basis, delta = verdict.basis, cost - verdict.cost
         if delta == 0 or basis.grant_id == 0:
             return
@@ -163,8 +172,7 @@ class Engine(Decisions):
         Raises:
             InvalidField, EnforcerError: as `Limiter.check`.
         """
-        if cost is not None and (cost.__class__ is not int or not 0 <= cost <= MAX_COST_TOKENS):
-            raise invalid_cost(cost)
+        validate_cost(0 if cost is None else cost)
         validate_name("caller", caller)
         validate_name("scope", scope)
         with self._lock:
@@ -194,8 +202,7 @@ class Engine(Decisions):
             EnforcerError: the limiter is closed.
         """
         with self._lock:
-            if self._closed:
-                raise EnforcerError("this limiter is closed")
+            self._life.require()
             if policy == self.policy:
                 return
             if policy.version <= self.policy.version:
@@ -212,7 +219,7 @@ class Engine(Decisions):
     def keep_policy(self, *, source: str, digest: str, faults: Sequence[str]) -> None:
         """Take note that a policy document was refused: the one in force stays, and everybody hears of it."""
         with self._lock:
-            if self._closed:
+            if self._life.is_over:
                 return
             version = self.policy.version
             self._sink.event(PolicyChanged(version, digest, source, tuple(faults), self._clock.unix_us()))
@@ -226,8 +233,7 @@ class Engine(Decisions):
     def _slow(self, lane: Lane, cost: int, now_ns: int, loop: asyncio.AbstractEventLoop | None) -> Verdict | Waiter:
         """Decide off the fast path, or have the request wait."""
         with self._lock:
-            if self._closed:
-                raise EnforcerError("this limiter is closed")
+            self._life.require()
             if any(account.evicted for account in lane.accounts):
                 lane = self._open_lane(lane.caller, lane.scope)
             outcome = self.decide(self._askers, Case(lane, cost, now_ns, Source.LOCAL), final=False)
@@ -285,8 +291,7 @@ class Engine(Decisions):
             return self._open_lane(caller, scope)
 
     def _open_lane(self, caller: str, scope: str) -> Lane:
-        if self._closed:
-            raise EnforcerError("this limiter is closed")
+        self._life.require()
         return self._directory.open(caller, scope, self._now())
 
     async def _wait(self, waiter: Waiter) -> None:

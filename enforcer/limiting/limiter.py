@@ -9,6 +9,7 @@ The limiter is the fairness: who may have how much. It does not know whether the
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from enforcer.core.rooms import Room, named_room, room_of_verdict
 from enforcer.identity import format_request_id
@@ -26,8 +27,14 @@ _DEGRADED = int(Source.DEGRADED)
 class Limiter(Engine):
     """Decides, in one copy, about all callers of one policy.
 
-    Safe for any number of threads and event loops. Build it after a fork: it has a thread of its own.
+    Safe for any number of threads and event loops, in the process that built it. In a fork of that it decides nothing:
+    see `PerProcess`.
+
+    Attributes:
+        again: builds its like in another process; None where nobody said how.
     """
+
+    again: Callable[[], Limiter] | None = None
 
     def check(self, caller: str, scope: str = "default", cost: int | None = None) -> Verdict:
         """Decide about one request. Without a grant it blocks this thread, at most the policy's `ask_ms`.
@@ -39,7 +46,7 @@ class Limiter(Engine):
 
         Raises:
             InvalidField: an argument is not of that form. Nothing is recorded.
-            EnforcerError: the limiter is closed.
+            EnforcerError: the limiter is closed; a `ConfigError` if this process was forked from the limiter's.
         """
         now_ns = self._now()
         try:

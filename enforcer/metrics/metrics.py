@@ -14,6 +14,7 @@ from itertools import accumulate
 from typing import Protocol, TypeAlias
 
 from enforcer.errors import InvalidField
+from enforcer.forking import tell_of_forks
 from enforcer.metrics.register import (
     COUNTERS,
     GAUGES,
@@ -90,9 +91,17 @@ class CopyMetrics:
     """Implements `Metrics` for one copy; read it with `read`."""
 
     def __init__(self) -> None:
+        self._watched: dict[Name, list[Callable[[], Mapping[Labels, float]]]] = {}
+        self._begin()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """See `Forkable`: what was counted is the parent's, and told by it. What is watched is watched here too."""
+        self._begin()
+
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         self._values: dict[Name, dict[Labels, float]] = {}
-        self._watched: dict[Name, list[Callable[[], Mapping[Labels, float]]]] = {}
         self._buckets: dict[HistogramName, list[int]] = {
             name: [0] * (len(metric.bounds) + 1) for name, metric in HISTOGRAMS.items()
         }

@@ -37,9 +37,10 @@ def _run(body: str) -> dict[str, Any]:
 
 def test_calls_run_as_the_page_says() -> None:
     """It is what an embedder copies first."""
-    plain, waiting, later, decorated = (_run(body) for body in snippets(WAYS / "python.md", "python"))
+    plain, waiting, forking, later, decorated = (_run(body) for body in snippets(WAYS / "python.md", "python"))
     assert plain["verdict"].allowed
     assert waiting["admitted"]
+    assert forking["admitted"]
     assert later["verdict"].allowed
     assert "results for limits" == decorated["found"]
 
