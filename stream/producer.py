@@ -1,7 +1,7 @@
 """The sink that records to Kafka: a thread takes what the request path has appended, and ships it.
 
-The request path never blocks here and never sees an exception: all it does is append to a list. Build the sink after
-a fork, not before: a thread does not survive one.
+The request path never blocks here and never sees an exception: all it does is append to a list. A fork needs a sink of
+its own: neither the thread nor the client survives one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from enforcer.clock import Clock, SystemClock
+from enforcer.forking import tell_of_forks
 from enforcer.identity import CopyIdentity
 from enforcer.sink import DegradeChanged, Event, GrantIssued, GrantSettled
 from enforcer.types import Verdict
@@ -89,8 +90,14 @@ class KafkaSink:
         self._deadline_s = 0.0
         self._last_words_s = _LAST_WORDS_S
         self._unrecorded: tuple[Loss, ...] = ()
+        self._is_parents = False
         self._thread = threading.Thread(target=self._run, name="tallygate-stream", daemon=True)
         self._thread.start()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """See `Forkable`: the record is the parent's to ship, and to close. Neither thread nor client is here."""
+        self._is_parents = True
 
     @property
     def capture(self) -> Callable[[Verdict], None]:
@@ -138,8 +145,10 @@ class KafkaSink:
 
         The last fifth of the time (at least a second, even beyond it) is for saying on the log what will not be
         there. What not even that could be said of stands in `unrecorded`, and in one line of the process's log. What
-        is captured afterwards is not recorded.
+        is captured afterwards is not recorded. In a fork of the sink's process there is nothing to ship.
         """
+        if self._is_parents:
+            return
         if not self._closing.is_set():
             self._last_words_s = max(_LAST_WORDS_S, min(timeout_s * _LAST_WORDS_SHARE, 2.0))
             self._deadline_s = time.monotonic() + timeout_s * (1 - _LAST_WORDS_SHARE)

@@ -19,6 +19,7 @@ from enforcer.cap.cap import Slot
 from enforcer.cap.guard import CapGuard
 from enforcer.clients import Retries
 from enforcer.metrics.metrics import CopyMetrics
+from stream import kafka_sink
 from tests.servers.file_sink import FileSink
 
 _PATIENCE_S = 20.0
@@ -135,5 +136,23 @@ def several() -> None:
             raise SystemExit(f"child {child.pid} ended with {child.exitcode}")
 
 
+def recording() -> None:
+    """A record on Kafka: the parent's is shipped meanwhile, and each child has its own."""
+    limiter = build_limiter(sink=kafka_sink)
+    find = PerProcess.of(limiter)
+    sink = limiter._sink
+
+    def work() -> None:
+        sink.close(5)
+        _checks(find())
+
+    children = []
+    for _ in range(3):
+        _checks(limiter)
+        children.append(_fork(work))
+    _wait(children)
+    limiter.close()
+
+
 if __name__ == "__main__":
-    {"plain": plain, "locked": locked, "several": several}[sys.argv[1]]()
+    {"plain": plain, "locked": locked, "several": several, "recording": recording}[sys.argv[1]]()
