@@ -1,0 +1,32 @@
+"""A Flask application behind the limiter, as a prefork server runs it. It records to a file.
+
+``TALLYGATE_TEST_GIVES=limiter`` builds the limiter as the module is read: in the parent, if the server loads the
+application before it forks.
+"""
+
+from __future__ import annotations
+
+import os
+
+from flask import Flask
+
+from enforcer import RateLimitWSGIMiddleware, build_limiter
+from enforcer.limiting.limiter import Limiter
+from tests.servers.file_sink import FileSink
+
+
+def _build() -> Limiter:
+    return build_limiter(sink=FileSink)
+
+
+site = Flask("served")
+
+
+@site.get("/")
+def hello() -> str:
+    """Who has answered."""
+    return str(os.getpid())
+
+
+_given = _build() if os.environ.get("TALLYGATE_TEST_GIVES") == "limiter" else _build
+application = RateLimitWSGIMiddleware(site.wsgi_app, _given)
