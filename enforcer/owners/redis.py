@@ -17,6 +17,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from enforcer.core.asks import check_ask
 from enforcer.core.dials import DEFAULT_DIALS, Dials
 from enforcer.errors import ConfigError, OwnerUnavailable
+from enforcer.owners.greeting import greet
 from enforcer.owners.keys import bucket_key
 from enforcer.owners.lua import grant_script
 from enforcer.owners.lua.frames import pack_ask, pack_terms
@@ -34,6 +35,8 @@ class _Connection(Protocol):
     def connect(self) -> None: ...
 
     def disconnect(self) -> None: ...
+
+    def can_read(self) -> bool: ...
 
     def pack_commands(self, commands: Sequence[tuple[bytes, ...]]) -> list[bytes]: ...
 
@@ -141,6 +144,7 @@ class RedisOwner:
         Raises:
             RedisError: the server refuses, so that no ask would be answered.
         """
+        self._connect()
         deadline = self._monotonic() + self._timeout_s
         replies = self._talk(commands, deadline)
         missing = [place for place, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
@@ -172,14 +176,23 @@ class RedisOwner:
             self.drop_connection()
             raise
 
-    def _talk(self, commands: list[tuple[bytes, ...]], deadline: float) -> list[Any]:
-        """Send all, read all; an error reply stands in its place. The connection is in step after it, or dropped."""
+    def _connect(self) -> None:
+        """Have a connection on which nothing is left to read; a new one to a server that is new enough."""
         if self._closed:
             raise OwnerUnavailable("it is closed", where=f"at {self.address}")
-        connection = self._connection
-        if connection is None:
+        if self._connection is not None and not _is_clear(self._connection):
+            self.drop_connection()
+        if self._connection is None:
+            deadline = self._monotonic() + self._timeout_s
             connection = self._connection = cast("_Connection", self._pool.make_connection())
             connection.connect()
+            greet(lambda *command: self._talk([command], deadline)[0])
+
+    def _talk(self, commands: list[tuple[bytes, ...]], deadline: float) -> list[Any]:
+        """Send all, read all; an error reply stands in its place. The connection is in step after it, or dropped."""
+        connection = self._connection
+        if connection is None:
+            raise OwnerUnavailable("it was closed meanwhile", where=f"at {self.address}")
         connection.send_packed_command(connection.pack_commands(commands), check_health=False)
         replies: list[Any] = []
         for _ in commands:
@@ -191,3 +204,14 @@ class RedisOwner:
             except ResponseError as refusal:
                 replies.append(refusal)
         return replies
+
+
+def _is_clear(connection: _Connection) -> bool:
+    """Whether it is open and nothing was said on it that nobody asked for: the next answer is to the next ask.
+
+    Servers and what is before them end connections that were idle for long; that is no reason to decide alone.
+    """
+    try:
+        return not connection.can_read()
+    except (RedisError, OSError):
+        return False

@@ -7,7 +7,17 @@ from __future__ import annotations
 
 import re
 
-from redis.exceptions import AskError, ClusterDownError, MovedError, RedisError, ResponseError, TryAgainError
+from redis.exceptions import (
+    AskError,
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    ClusterDownError,
+    MovedError,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
 
 from enforcer.owners.lua.frames import unpack_outcome
 from enforcer.types import Answer, Ask, AskFault, Moved
@@ -17,6 +27,9 @@ _OF_THE_SERVER = re.compile(
     r"\b(BUSY|CLUSTERDOWN|LOADING|MASTERDOWN|MISCONF|NOAUTH|NOPERM|NOREPLICAS|OOM|READONLY)\b"
     r"|ACL failure in script|The user executing the script"
 )
+#: The client takes some of them for failures of the connection.
+_REFUSALS = (ResponseError, AuthenticationError, AuthorizationError, BusyLoadingError)
+_FULL = "max number of clients reached"
 _SAID_OF_A_BUCKET = ("WRONGTYPE", "SPOILED")
 _IN_A_SCRIPT = ("user_script", "Error running script")
 
@@ -53,7 +66,7 @@ def outcome(reply: object, ask: Ask) -> Answer | AskFault:
 
 def cause(error: Exception) -> str:
     """What went wrong, without the address: the client repeats it in its own errors, so the system's are taken."""
-    said = "it refused" if isinstance(error, ResponseError) else "no answer"
+    said = "it refused" if isinstance(error, _REFUSALS) or _FULL in str(error) else "no answer"
     below = error.__cause__ or error.__context__
     if isinstance(error, RedisError) and isinstance(below, OSError):
         error = below

@@ -184,7 +184,7 @@ class SlowServer:
                         self._stop.wait(delay_s)
                         connection.sendall(answer)
                     else:
-                        connection.sendall(b"+OK\r\n" * received.count(b"CLIENT"))
+                        connection.sendall(b"+OK\r\n" * (received.count(b"CLIENT") + received.count(b"HELLO")))
             except OSError:
                 return
 
