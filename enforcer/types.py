@@ -269,7 +269,16 @@ class AskFault(msgspec.Struct, frozen=True):
 
 
 class Moved(AskFault, frozen=True):
-    """The bucket is at another node now, or is on its way there: the ask took no effect; refresh and place it again."""
+    """The bucket is at another node now, or is on its way there: the ask took no effect; refresh and place it again.
+
+    Attributes:
+        host, port: of that node; the port is 0 where it was not told, the host empty where it is that of the one asked.
+        arriving: only this bucket is there yet, not all of its slot: the node is told so, and the placing stays.
+    """
+
+    host: str = ""
+    port: int = 0
+    arriving: bool = False
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -284,6 +293,7 @@ class Answer(msgspec.Struct, frozen=True):
         credited: grants of any copy that were given back on this occasion.
         adopted: grants of this copy that the owner did not know, and has taken in: it had lost its state.
         clock_back: how often this bucket's owner has seen its clock behind the time that it had stored.
+        moved: whether the bucket was found at another node than the one that was asked: refresh and place it again.
     """
 
     grant: Grant | None
@@ -294,3 +304,4 @@ class Answer(msgspec.Struct, frozen=True):
     credited: tuple[Credit, ...]
     adopted: int = 0
     clock_back: int = 0
+    moved: bool = False

@@ -19,17 +19,18 @@ class Backoff:
         self._faults = 0
         self.until_ns = 0
 
-    def faulted(self, now_ns: int, jitter: float) -> bool:
+    def faulted(self, now_ns: int, jitter: float, *, longest_ns: int = _LONGEST_NS) -> bool:
         """The owner could not answer.
 
         Args:
             now_ns: the copy's monotonic clock, after the fault.
             jitter: uniform in [0, 1); spreads the next asks of many copies.
+            longest_ns: the wait grows up to this.
 
         Returns:
             Whether it could answer the time before.
         """
-        wait_ns = min(_LONGEST_NS, _FIRST_NS << min(self._faults, 20))
+        wait_ns = min(longest_ns, _FIRST_NS << min(self._faults, 20))
         self._faults += 1
         self.until_ns = now_ns + int(wait_ns * (0.5 + 0.5 * jitter))
         return self._faults == 1

@@ -31,6 +31,8 @@ _TICK_S = 0.25
 _SOON_S = 0.001
 _RTT_WEIGHT = 0.1
 _BACK = "the owner answers again"
+#: A bucket that nobody serves at this moment is a failover: it is over in seconds.
+_MOVING_NS = 1_000_000_000
 
 
 class Asker(AskerThread):
@@ -88,6 +90,10 @@ class Asker(AskerThread):
         """Have a request wait for this account's next answer. With the lock held."""
         self._lines.add(waiter, account)
         self.enqueue(account)
+
+    def hand_over(self, account: Account) -> list[Waiter]:
+        """Who waits for this account, which is another asker's from now on. With the lock held."""
+        return self._lines.take(account)
 
     def settle_debt(self, account: Account, now_ns: int) -> None:
         """Have the owner asked for what was charged after the fact and is not paid yet. With the lock held."""
@@ -223,6 +229,9 @@ class Asker(AskerThread):
                 return
             for account, ask, outcome in zip(batch, asks, outcomes, strict=True):
                 self._composing.heard(outcome.owner_now_us)
+                if account.node != self._name:
+                    # Placed elsewhere meanwhile, and perhaps asked for there: that ask disowns what this one granted.
+                    continue
                 if isinstance(outcome, AskFault):
                     woken += self._take_fault(account, outcome, now_ns)
                 else:
@@ -230,7 +239,7 @@ class Asker(AskerThread):
             if any(isinstance(outcome, Answer) and outcome.adopted for outcome in outcomes):
                 self.tending.announce(self.all_here())
         deliver(woken)
-        if any(isinstance(outcome, Moved) for outcome in outcomes):
+        if any(isinstance(outcome, Moved) or (isinstance(outcome, Answer) and outcome.moved) for outcome in outcomes):
             self.look_again()
 
     def _take_answer(self, account: Account, ask: Ask, answer: Answer, *, sent_ns: int, now_ns: int) -> list[Waiter]:
@@ -249,7 +258,8 @@ class Asker(AskerThread):
 
     def _take_fault(self, account: Account, fault: AskFault, now_ns: int) -> list[Waiter]:
         """Decide about this caller alone for a while, and about all others as ever."""
-        if account.backoff.faulted(now_ns, self._settings.jitter()):
+        longest = {"longest_ns": _MOVING_NS} if isinstance(fault, Moved) else {}
+        if account.backoff.faulted(now_ns, self._settings.jitter(), **longest):
             extra = {"action": "bucket_faulted"}
             log.warning("deciding about %s alone, the owner cannot read it: %s", account, fault.cause, extra=extra)
         return self._lines.release(account)

@@ -163,12 +163,15 @@ class Askers:
         for account in self._accounts():
             node = self._owners.place(account.caller, account.limit)
             if node != account.node:
+                waiting = self._askers[account.node].hand_over(account)
                 account.node = node
                 account.queued = account.watched = False
                 account.backoff.mended()
                 tending = self._askers[node].tending
                 tending.watch_age(account, now_ns)
                 tending.watch_idle(account, now_ns)
+                for waiter in waiting:
+                    self._askers[node].line_up(waiter, account)
         for name in [name for name in self._askers if name not in nodes]:
             self._askers.pop(name).retire()
 

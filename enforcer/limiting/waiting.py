@@ -93,6 +93,14 @@ class Lines:
             self._lines[account] = [*staying, *self._lines.pop(account, ())]
         return decided
 
+    def take(self, account: Account) -> list[Waiter]:
+        """Nobody waits for this account here any more: they line up elsewhere, as if they had just come."""
+        taken = [waiter for waiter in self._lines.pop(account, ()) if not waiter.is_over]
+        for waiter in taken:
+            waiter.lined.discard(account)
+            waiter.counted.discard(account)
+        return taken
+
     def release(self, account: Account) -> list[Waiter]:
         """Nobody waits for this account any more: all are decided without its owner; returns whom to wake.
 
