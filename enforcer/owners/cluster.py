@@ -1,26 +1,26 @@
 """Redis Cluster: which master holds which slot, learnt from any node that can be reached, and followed.
 
 Replicas are never asked. Before the first `refresh` the seeds stand for the masters: an ask at the wrong one is
-answered with `Moved` and has no effect.
+followed to the right one, as is one whose bucket moved or is on its way to another node.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from threading import Lock
 from typing import Any
+from urllib.parse import urlsplit
 
 from redis.crc import key_slot
 
-from enforcer.errors import OwnerUnavailable
 from enforcer.owners.asking import ask_server
+from enforcer.owners.following import ClusterNode, Redirecting
 from enforcer.owners.keys import bucket_key
+from enforcer.owners.looking import Lookup
 from enforcer.owners.port import Owner
 from enforcer.owners.servers import checked_address
 
 SLOTS = 16_384
-_PAUSE_S = 0.5
 
 
 class ClusterOwners:
@@ -31,7 +31,7 @@ class ClusterOwners:
         seeds: list[str],
         *,
         url_of: Callable[[str, int], str],
-        owner_of: Callable[[str], Owner],
+        owner_of: Callable[[str], Redirecting],
         timeout_s: float,
         ask: Callable[..., Any] = ask_server,
         monotonic: Callable[[], float] = time.monotonic,
@@ -47,12 +47,10 @@ class ClusterOwners:
             monotonic: seconds; the topology is asked for twice a second at most.
         """
         self._seeds = seeds
-        self._url_of, self._owner_of, self._ask = url_of, owner_of, ask
-        self._timeout_s, self._monotonic = timeout_s, monotonic
-        self._lock = Lock()
-        self._next_s = float("-inf")
+        self._url_of, self._owner_of = url_of, owner_of
+        self._lookup = Lookup((b"CLUSTER", b"SLOTS"), timeout_s=timeout_s, ask=ask, monotonic=monotonic)
         self._urls = {checked_address(seed): seed for seed in seeds}
-        self._nodes: dict[str, Owner] = {name: owner_of(url) for name, url in self._urls.items()}
+        self._nodes: dict[str, Owner] = {name: self._node(url) for name, url in self._urls.items()}
         names = list(self._nodes)
         self._table = [names[slot % len(names)] for slot in range(SLOTS)]
         self._version = 0
@@ -73,40 +71,21 @@ class ClusterOwners:
 
     def refresh(self) -> bool:
         """See `Owners.refresh`. Where no node answers, everything stays as it is."""
-        with self._lock:
-            if self._monotonic() < self._next_s:
-                return False
-            try:
-                return self._learn()
-            finally:
-                self._next_s = self._monotonic() + _PAUSE_S
+        return self._lookup.learn([*self._urls.values(), *self._seeds], self._heard)
 
     def close(self) -> None:
         """See `Owners.close`."""
 
-    def _learn(self) -> bool:
-        for url in dict.fromkeys([*self._urls.values(), *self._seeds]):
-            try:
-                ranges = self._ranges(url)
-            except (OwnerUnavailable, ValueError):
-                # Another node may know: which of them are away is the asker's to say.
-                continue
-            if ranges:
-                return self._take(ranges)
-        return False
-
-    def _ranges(self, url: str) -> list[tuple[int, int, str]]:
-        """First slot, last slot and address of the master, for each range that the node knows of.
-
-        Raises:
-            OwnerUnavailable: the node does not answer.
-            ValueError: its answer has another form.
-        """
-        reply = self._ask(url, (b"CLUSTER", b"SLOTS"), timeout_s=self._timeout_s)
-        return [
-            (first, last, url if not host else self._url_of(host, port))
-            for first, last, host, port in read_slots(reply)
+    def _heard(self, url: str, reply: object) -> bool | None:
+        ranges = [
+            (first, last, self._url_of(host or _host(url), port)) for first, last, host, port in read_slots(reply)
         ]
+        return self._take(ranges) if ranges else None
+
+    def _node(self, url: str) -> ClusterNode:
+        return ClusterNode(
+            self._owner_of(url), other=lambda host, port: self._owner_of(self._url_of(host or _host(url), port))
+        )
 
     def _take(self, ranges: list[tuple[int, int, str]]) -> bool:
         urls = {checked_address(url): url for _, _, url in ranges}
@@ -119,7 +98,7 @@ class ClusterOwners:
         if table == self._table and urls.keys() == self._nodes.keys():
             return False
         known = self._nodes
-        nodes = {name: known[name] if name in known else self._owner_of(url) for name, url in urls.items()}
+        nodes = {name: known[name] if name in known else self._node(url) for name, url in urls.items()}
         # Nodes first: whoever places by the new table finds them.
         self._nodes = {**known, **nodes}
         self._table = table
@@ -129,10 +108,14 @@ class ClusterOwners:
         return True
 
 
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or ""
+
+
 def read_slots(reply: object) -> Iterator[tuple[int, int, str, int]]:
     """First slot, last slot, host and port of the master, of each range of ``CLUSTER SLOTS``.
 
-    The host is empty where the node does not know its own: it is then the one that was asked.
+    The host is empty where the node does not tell it, or does not know its own: it is then the one that was asked.
 
     Raises:
         ValueError: the reply has another form.

@@ -25,6 +25,11 @@ from enforcer.owners.replies import cause, is_of_the_bucket, outcome
 from enforcer.owners.servers import checked_address, connection_maker
 from enforcer.types import Answer, Ask, AskFault, Moved, Plan
 
+Command = tuple[bytes, ...]
+
+#: Said before each command to a node that a slot is on its way to; it holds for that one command.
+_ARRIVING: Command = (b"ASKING",)
+
 #: Of the probe's buckets, which are those of a caller with an empty name: no request can have that.
 _PROBE_PLAN = Plan("probe", 1.0, 1)
 
@@ -38,7 +43,7 @@ class _Connection(Protocol):
 
     def can_read(self) -> bool: ...
 
-    def pack_commands(self, commands: Sequence[tuple[bytes, ...]]) -> list[bytes]: ...
+    def pack_commands(self, commands: Sequence[Command]) -> list[bytes]: ...
 
     def send_packed_command(self, command: list[bytes], check_health: bool = True) -> None: ...
 
@@ -91,13 +96,11 @@ class RedisOwner:
             OwnerUnavailable: no complete answer in time, or the server refused to run the script.
             InvalidField: an ask is malformed; nothing was sent.
         """
-        for ask in asks:
-            check_ask(ask)
-        if not asks:
-            return []
-        with self._guarded():
-            replies = self._evaluate([self._command(ask) for ask in asks])
-            return [outcome(reply, ask) for reply, ask in zip(replies, asks, strict=True)]
+        return self._ask(asks, arriving=False)
+
+    def ask_arriving(self, asks: Sequence[Ask]) -> list[Answer | AskFault]:
+        """As `ask`, for buckets in slots of a cluster that are on their way to this server."""
+        return self._ask(asks, arriving=True)
 
     def probe(self) -> None:
         """See `Owner.probe`.
@@ -107,7 +110,7 @@ class RedisOwner:
         """
         ask = Ask("", f"probe-{self._probe_bucket}", _PROBE_PLAN, "probe/0", 1, (), 0, 0, 0.0, 0, 0.0)
         with self._guarded():
-            found = outcome(self._evaluate([self._command(ask)])[0], ask)
+            found = outcome(self._evaluate([self._command(ask)], arriving=False)[0], ask)
             # A node of a cluster that does not hold the probe's bucket has looked at its slots: it serves.
             if isinstance(found, AskFault) and not isinstance(found, Moved):
                 self._probe_bucket += 1
@@ -124,7 +127,16 @@ class RedisOwner:
         if connection is not None:
             connection.disconnect()
 
-    def _command(self, ask: Ask) -> tuple[bytes, ...]:
+    def _ask(self, asks: Sequence[Ask], *, arriving: bool) -> list[Answer | AskFault]:
+        for ask in asks:
+            check_ask(ask)
+        if not asks:
+            return []
+        with self._guarded():
+            replies = self._evaluate([self._command(ask) for ask in asks], arriving=arriving)
+            return [outcome(reply, ask) for reply, ask in zip(replies, asks, strict=True)]
+
+    def _command(self, ask: Ask) -> Command:
         return (
             b"EVALSHA",
             self._digest,
@@ -135,7 +147,7 @@ class RedisOwner:
             pack_ask(ask),
         )
 
-    def _evaluate(self, commands: list[tuple[bytes, ...]]) -> list[Any]:
+    def _evaluate(self, commands: list[Command], *, arriving: bool) -> list[Any]:
         """Run the script for each; load it where the server does not know it. Those had no effect: sent again.
 
         Returns:
@@ -146,19 +158,21 @@ class RedisOwner:
         """
         self._connect()
         deadline = self._monotonic() + self._timeout_s
-        replies = self._talk(commands, deadline)
+        step = 2 if arriving else 1
+        sent = [word for command in commands for word in ((_ARRIVING, command) if arriving else (command,))]
+        replies = self._talk(sent, deadline)
         missing = [place for place, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if missing:
-            again = [(b"SCRIPT", b"LOAD", self._script), *(commands[place] for place in missing)]
-            loaded, *rest = self._talk(again, deadline)
+            again = [word for place in missing for word in sent[place + 1 - step : place + 1]]
+            loaded, *rest = self._talk([(b"SCRIPT", b"LOAD", self._script), *again], deadline)
             if isinstance(loaded, ResponseError):
                 raise loaded
-            for place, reply in zip(missing, rest, strict=True):
+            for place, reply in zip(missing, rest[step - 1 :: step], strict=True):
                 replies[place] = reply
         for reply in replies:
             if isinstance(reply, ResponseError) and not is_of_the_bucket(reply):
                 raise reply
-        return replies
+        return replies[step - 1 :: step]
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -188,7 +202,7 @@ class RedisOwner:
             connection.connect()
             greet(lambda *command: self._talk([command], deadline)[0])
 
-    def _talk(self, commands: list[tuple[bytes, ...]], deadline: float) -> list[Any]:
+    def _talk(self, commands: list[Command], deadline: float) -> list[Any]:
         """Send all, read all; an error reply stands in its place. The connection is in step after it, or dropped."""
         connection = self._connection
         if connection is None:

@@ -60,7 +60,11 @@ def outcome(reply: object, ask: Ask) -> Answer | AskFault:
         except ValueError as error:
             return AskFault(str(error))
     if isinstance(reply, ResponseError) and is_moved(reply):
-        return Moved(f"{type(reply).__name__}: {reply}")
+        said = f"{type(reply).__name__}: {reply}"
+        if not isinstance(reply, AskError):
+            return Moved(said)
+        host, port = reply.node_addr
+        return Moved(said, host="" if host == "?" else host, port=port, arriving=not isinstance(reply, MovedError))
     return AskFault(str(reply) if isinstance(reply, ResponseError) else f"a reply of type {type(reply).__name__}")
 
 

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from threading import Lock
 from typing import Any
 
 from enforcer.errors import OwnerUnavailable
 from enforcer.owners.asking import ask_server
+from enforcer.owners.looking import Lookup
 from enforcer.owners.port import Owner
 from enforcer.types import Answer, Ask, AskFault
-
-_PAUSE_S = 0.5
 
 
 class FollowedOwner:
@@ -76,11 +74,10 @@ class SentinelOwners:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Take the sentinels' addresses; nothing is sent until `refresh`. See `ClusterOwners` for the rest."""
-        self._sentinels, self._service, self._name = sentinels, service, name
-        self._url_of, self._owner_of, self._ask = url_of, owner_of, ask
-        self._timeout_s, self._monotonic = timeout_s, monotonic
-        self._lock = Lock()
-        self._next_s = float("-inf")
+        self._sentinels, self._name = sentinels, name
+        self._url_of, self._owner_of = url_of, owner_of
+        question = (b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service)
+        self._lookup = Lookup(question, timeout_s=timeout_s, ask=ask, monotonic=monotonic)
         self._master = ""
         self._owner = FollowedOwner(name)
         self._nodes = {name: self._owner}
@@ -101,30 +98,18 @@ class SentinelOwners:
 
     def refresh(self) -> bool:
         """See `Owners.refresh`."""
-        with self._lock:
-            if self._monotonic() < self._next_s:
-                return False
-            try:
-                return self._learn()
-            finally:
-                self._next_s = self._monotonic() + _PAUSE_S
+        return self._lookup.learn(self._sentinels, self._heard)
 
     def close(self) -> None:
         """See `Owners.close`."""
 
-    def _learn(self) -> bool:
-        command = (b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", self._service)
-        for sentinel in self._sentinels:
-            try:
-                reply = self._ask(sentinel, command, timeout_s=self._timeout_s)
-            except OwnerUnavailable:
-                continue
-            match reply:
-                case [bytes(host), bytes(port)] if port.isdigit():
-                    url = self._url_of(host.decode("ascii", "replace"), int(port))
-                    if url == self._master:
-                        return False
-                    self._owner.follow(self._owner_of(url))
-                    self._master = url
-                    return True
-        return False
+    def _heard(self, _sentinel: str, reply: object) -> bool | None:
+        match reply:
+            case [bytes(host), bytes(port)] if port.isdigit():
+                url = self._url_of(host.decode("ascii", "replace"), int(port))
+                if url == self._master:
+                    return False
+                self._owner.follow(self._owner_of(url))
+                self._master = url
+                return True
+        return None

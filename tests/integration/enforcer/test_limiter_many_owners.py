@@ -15,6 +15,7 @@ from enforcer.owners.addresses import owners_from_url
 from enforcer.testing import RecordingSink
 from enforcer.types import Source
 from tallygate.engines.valkey import Valkey, start_valkey
+from tests.integration.enforcer.clusters import Cluster
 from tests.integration.enforcer.test_owner_cluster import cluster
 from tests.processes import freeze, kill, thaw, wait_until
 from tests.unit.enforcer.harness import make_policy
@@ -81,9 +82,9 @@ def _meets(limiter: Limiter) -> bool:
 
 
 @pytest.mark.services
-def test_a_limiter_follows_a_clusters_failover(cluster: dict[int, object]) -> None:
+def test_a_limiter_follows_a_clusters_failover(cluster: Cluster) -> None:
     """A killed master costs its callers seconds of degraded verdicts, and the others nothing."""
-    with _limiter(f"redis+cluster://127.0.0.1:{next(iter(cluster))}", ask_ms=500) as (limiter, sink):
+    with _limiter(cluster.url, ask_ms=500) as (limiter, sink):
 
         def served() -> bool:
             return all(limiter.check(caller).source is not Source.DEGRADED for caller in CALLERS)
@@ -92,8 +93,7 @@ def test_a_limiter_follows_a_clusters_failover(cluster: dict[int, object]) -> No
         node_of = {caller: limiter._lanes[caller, "default"].account.node for caller in CALLERS}
         assert 3 == len(set(node_of.values()))
         victim = node_of[CALLERS[0]]
-        process = cluster[int(victim.rsplit(":", 1)[1].split("/")[0])]
-        kill(process.pid)  # type: ignore[attr-defined]  # a Popen
+        kill(cluster.running[int(victim.rsplit(":", 1)[1].split("/")[0])].pid)
         wait_until(lambda: limiter.check(CALLERS[0]).source is Source.DEGRADED, 15, what="the outage")
         wait_until(served, 30, what="the promoted replica")
         assert victim != limiter._lanes[CALLERS[0], "default"].account.node

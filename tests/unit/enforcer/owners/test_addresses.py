@@ -11,6 +11,7 @@ from enforcer.owners.addresses import owners_from_url
 from enforcer.owners.cluster import ClusterOwners, read_slots
 from enforcer.owners.memory import MemoryOwner
 from enforcer.owners.model import OwnersModel
+from enforcer.owners.redis import RedisOwner
 from enforcer.owners.sentinel import SentinelOwners
 
 
@@ -76,7 +77,7 @@ def test_cluster_keeps_the_owners_of_nodes_that_stay() -> None:
     owners = ClusterOwners(
         ["redis://a:1/0"],
         url_of=lambda host, port: f"redis://{host}:{port}/0",
-        owner_of=lambda url: MemoryOwner(now_us=lambda: 0),
+        owner_of=lambda url: RedisOwner(url, timeout_s=1.0),
         timeout_s=1.0,
         ask=told.ask,
         monotonic=lambda: told.now_s,
