@@ -33,6 +33,7 @@ def build_limiter(
     *,
     sink: Callable[[CopyIdentity], Sink] | None = None,
     metrics: Metrics | None = None,
+    settings: LimiterSettings | None = None,
 ) -> Limiter:
     """The limiter of this process, which follows its policy. Close it at the end.
 
@@ -43,6 +44,7 @@ def build_limiter(
         config: where owner and policy are; None: from the environment.
         sink: makes the sink that records this copy's decisions, such as `stream.kafka_sink`; None: nothing records.
         metrics: what is to be told of owner, sink and limiter, such as a `CopyMetrics`; None: nothing is measured.
+        settings: how the limiter behaves; None: the defaults, which fit a gateway.
 
     Raises:
         ConfigError: a setting or the owner's address is wrong, or there is no policy file.
@@ -63,7 +65,7 @@ def build_limiter(
         owners = owners_from_url(config.owner_url, timeout_s=policy.timeouts.ask_ms / 1e3, placing=policy.owners)
     except ConfigError as fault:
         raise ConfigError(f"TALLYGATE_OWNER_URL: {fault}") from fault
-    settings = LimiterSettings()
+    settings = settings or LimiterSettings()
     records: Sink = sink(identity) if sink else NullSink()
     if metrics is None:
         limiter = Limiter(policy, owners, records, identity, settings=settings, clock=clock)

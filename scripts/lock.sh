@@ -10,7 +10,7 @@ compile() { # FILE EXTRA...
 }
 compile enforcer.txt
 compile stream.txt stream
-compile services.txt dashboard
+compile services.txt dashboard sidecar
 compile dev.txt dev
 echo "uv==$(.venv/bin/uv --version | cut -d' ' -f2)" |
   .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate - \

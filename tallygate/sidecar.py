@@ -5,6 +5,9 @@ The enforcer knows no log: this is where the two meet.
 
 from __future__ import annotations
 
+import sys
+
+from enforcer.errors import ConfigError
 from enforcer.sidecar.serve import serve
 from tallygate.config import current_environ
 
@@ -13,10 +16,17 @@ def run(*, listen: str | None, workers: int | None, kafka: bool) -> int:
     """Serve until SIGTERM or SIGINT; `kafka`, or TALLYGATE_KAFKA in the environment, has decisions recorded.
 
     Returns:
-        0 after an orderly end, 1 if it cannot listen, 2 if a setting or the policy is wrong.
+        As `enforcer.sidecar.serve.serve`.
     """
     if not kafka and not current_environ().get("TALLYGATE_KAFKA"):
         return serve(listen=listen, workers=workers)
-    from stream import kafka_sink  # noqa: PLC0415  a sidecar that records nothing needs no Kafka client
+    # A sidecar that records nothing needs no Kafka client.
+    from stream import StreamConfig  # noqa: PLC0415
+    from tallygate.recording import watched_kafka_sink  # noqa: PLC0415
 
-    return serve(listen=listen, workers=workers, sink=kafka_sink)
+    try:
+        StreamConfig.from_env()
+    except ConfigError as fault:
+        sys.stderr.write(f"sidecar: {fault}\n")
+        return 2
+    return serve(listen=listen, workers=workers, sink=watched_kafka_sink)

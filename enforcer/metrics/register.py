@@ -21,6 +21,8 @@ CounterName: TypeAlias = Literal[
     "tallygate_cap_refused_total",
     "tallygate_cap_abandoned_total",
     "tallygate_sink_lost_total",
+    "tallygate_sidecar_connections_refused_total",
+    "tallygate_envoy_unmatched_total",
 ]
 GaugeName: TypeAlias = Literal[
     "tallygate_degraded",
@@ -29,6 +31,7 @@ GaugeName: TypeAlias = Literal[
     "tallygate_tokens_held",
     "tallygate_cap_in_flight",
     "tallygate_cap_bound",
+    "tallygate_sidecar_connections",
 ]
 HistogramName: TypeAlias = Literal["tallygate_check_seconds", "tallygate_owner_seconds", "tallygate_k"]
 Name: TypeAlias = CounterName | GaugeName | HistogramName
@@ -81,6 +84,12 @@ COUNTERS: Final[Mapping[CounterName, Metric]] = {
     "tallygate_sink_lost_total": Metric(
         "counter", "items", "What the sink could not record: decisions or facts.", ("what",)
     ),
+    "tallygate_sidecar_connections_refused_total": Metric(
+        "counter", "connections", "Connections to the sidecar that were one too many."
+    ),
+    "tallygate_envoy_unmatched_total": Metric(
+        "counter", "descriptors", "Descriptors of Envoy that no rule of the policy was for.", ("domain",)
+    ),
 }
 GAUGES: Final[Mapping[GaugeName, Metric]] = {
     "tallygate_degraded": Metric("gauge", "0 or 1", "Whether this copy decides without the owner.", ("owner",)),
@@ -91,6 +100,7 @@ GAUGES: Final[Mapping[GaugeName, Metric]] = {
     "tallygate_tokens_held": Metric("gauge", "tokens", "Tokens of grants that this copy holds and has not spent."),
     "tallygate_cap_in_flight": Metric("gauge", "requests", "Requests in flight, as the cap counts them."),
     "tallygate_cap_bound": Metric("gauge", "requests", "Most requests that may be in flight; absent without a bound."),
+    "tallygate_sidecar_connections": Metric("gauge", "connections", "Connections to the sidecar that are open."),
 }
 HISTOGRAMS: Final[Mapping[HistogramName, Metric]] = {
     "tallygate_check_seconds": Metric(

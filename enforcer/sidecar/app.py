@@ -1,4 +1,4 @@
-"""The sidecar as a raw ASGI application: checks, nginx's auth_request, health and its own description.
+"""The sidecar as a raw ASGI application: checks, nginx's auth_request, health, metrics and its own description.
 
 A refusal is an answer like any other: `POST /check` says 200. Holds no state beside the limiter.
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from enforcer.core.headers import header_fields
 from enforcer.core.routes import RouteMatcher
@@ -19,8 +20,11 @@ from enforcer.http.asgi import Receive, Scope, Send
 from enforcer.http.lifespan import Lifespan
 from enforcer.keying import from_header
 from enforcer.limiting.limiter import Limiter
+from enforcer.metrics.checks import measured_by
+from enforcer.metrics.metrics import CopyMetrics
+from enforcer.metrics.prometheus import PrometheusCollector
 from enforcer.policies.model import UNMATCHED_SCOPE, Policy, is_route
-from enforcer.sidecar.models import BatchAnswer, Health, Problem, answer_of, read_batch, read_check
+from enforcer.sidecar.models import BatchAnswer, Health, Problem, Readiness, answer_of, read_batch, read_check
 from enforcer.sidecar.openapi import openapi
 
 MAX_BODY_BYTES = 65_536
@@ -42,10 +46,33 @@ class TooLarge(Exception):
 class Sidecar:
     """Serves one limiter, which it builds when the server starts and closes when that ends."""
 
-    def __init__(self, build: Callable[[], Limiter], *, token: str | None = None) -> None:
+    def __init__(
+        self,
+        build: Callable[[], Limiter],
+        metrics: CopyMetrics,
+        *,
+        token: str | None = None,
+        watched_at: int | None = None,
+        is_alone: bool = True,
+    ) -> None:
+        """Serve what `build` makes.
+
+        Args:
+            build: makes the limiter, which is measured by `metrics`.
+            metrics: shown at ``/metrics``.
+            token: what ``Authorization: Bearer`` must say of those who ask; None: anyone may.
+            watched_at: the port where ``/metrics`` is this process's own.
+            is_alone: it is so everywhere, because there is no other worker.
+        """
         self._lifespan = Lifespan(build, self._use)
         self._token = None if token is None else b"Bearer " + token.encode("ascii")
+        self._watched_at = watched_at
+        self._is_alone = is_alone
         self._routed: tuple[Policy, RouteMatcher] | None = None
+        self._metrics = metrics
+        self._checked = measured_by(metrics)
+        self._registry = CollectorRegistry()
+        self._registry.register(PrometheusCollector(metrics))
 
     def _use(self, limiter: Limiter) -> None:
         self._limiter = limiter
@@ -78,6 +105,8 @@ class Sidecar:
             problem = _problem(405, "Method Not Allowed", f"method is {scope['method']!r}; allowed: {allowed[0]}")
             problem[2].append((b"allow", ", ".join(allowed).encode()))
             return problem
+        if path == "/metrics":
+            return self._measures(scope)
         if path in ("/healthz", "/readyz", "/openapi.json"):
             return 200, _encode(self._about(path)), [_JSON]
         if self._token is not None and not _may_ask(scope, self._token):
@@ -90,16 +119,26 @@ class Sidecar:
             return openapi()
         if path == "/healthz":
             return Health("alive")
-        return Health("degraded" if self._limiter.degraded else "ready")
+        states = self._metrics.read().values.get("tallygate_degraded", {})
+        owners = {name: "away" if away else "there" for (name,), away in states.items()}
+        return Readiness("degraded" if self._limiter.degraded else "ready", owners)
+
+    def _measures(self, scope: Scope) -> Answered:
+        if not self._is_alone and scope["server"][1] != self._watched_at:
+            # Each answer would be another worker's, and counters would seem to fall.
+            return _problem(404, "Not Found", "each worker has its own metrics: see TALLYGATE_SIDECAR_METRICS")
+        return 200, generate_latest(self._registry), [(b"content-type", CONTENT_TYPE_LATEST.encode("ascii"))]
 
     async def _decide(self, path: str, receive: Receive) -> Answered:
         limiter, body = self._limiter, await _body(receive)
         if path == "/check":
             check = read_check(body)
-            verdict = await limiter.acheck(check.caller, check.scope, check.cost)
+            verdict = await self._checked(limiter.acheck(check.caller, check.scope, check.cost))
             return 200, _encode(answer_of(limiter, verdict)), [_JSON]
         checks = read_batch(body)
-        verdicts = await asyncio.gather(*(limiter.acheck(one.caller, one.scope, one.cost) for one in checks))
+        verdicts = await asyncio.gather(
+            *(self._checked(limiter.acheck(one.caller, one.scope, one.cost)) for one in checks)
+        )
         return 200, _encode(BatchAnswer([answer_of(limiter, verdict) for verdict in verdicts])), [_JSON]
 
     async def _auth(self, scope: Scope) -> Answered:
@@ -107,7 +146,8 @@ class Sidecar:
         limiter = self._limiter
         policy = limiter.policy
         try:
-            verdict = await limiter.acheck(_caller(scope) or policy.anonymous.caller, self._scope_of(policy, scope))
+            caller = _caller(scope) or policy.anonymous.caller
+            verdict = await self._checked(limiter.acheck(caller, self._scope_of(policy, scope)))
         except InvalidField as fault:
             _, body, fields = _problem(403, "Bad Request", str(fault), fault.field, fault.allowed)
             return 403, body, [*fields, (b"x-tallygate-status", b"400")]
@@ -134,6 +174,7 @@ _METHODS: dict[str, tuple[str, ...]] = {
     "/auth": ("GET", "HEAD"),
     "/healthz": ("GET", "HEAD"),
     "/readyz": ("GET", "HEAD"),
+    "/metrics": ("GET", "HEAD"),
     "/openapi.json": ("GET", "HEAD"),
 }
 

@@ -75,9 +75,19 @@ class BatchAnswer(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """``alive``; of readiness, ``ready`` or ``degraded``: it decides, without the owner."""
+    """``alive``."""
 
     status: str
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """``ready``, or ``degraded``: it decides, for some callers without their owner.
+
+    `owners` says of each, by its address, whether it is ``there`` or ``away``.
+    """
+
+    status: str
+    owners: dict[str, str]
 
 
 class Problem(msgspec.Struct, frozen=True):

@@ -7,9 +7,18 @@ from typing import Any
 
 import msgspec
 
-from enforcer.sidecar.models import BatchAnswer, BatchRequest, CheckAnswer, CheckRequest, Health, Problem
+from enforcer.sidecar.models import BatchAnswer, BatchRequest, CheckAnswer, CheckRequest, Health, Problem, Readiness
 
-_MODELS: tuple[type[msgspec.Struct], ...] = (CheckRequest, BatchRequest, CheckAnswer, BatchAnswer, Health, Problem)
+_MODELS: tuple[type[msgspec.Struct], ...] = (
+    CheckRequest,
+    BatchRequest,
+    CheckAnswer,
+    BatchAnswer,
+    Health,
+    Readiness,
+    Problem,
+)
+PROBLEM = "application/problem+json"
 
 
 @lru_cache(maxsize=1)
@@ -17,10 +26,7 @@ def openapi() -> dict[str, Any]:
     """The whole document."""
     refs, components = msgspec.json.schema_components(_MODELS, ref_template="#/components/schemas/{name}")
     of: dict[Any, dict[str, Any]] = dict(zip(_MODELS, refs, strict=True))
-    faults = {
-        str(status): _content(text, of[Problem], "application/problem+json")
-        for status, text in ((400, "Not a request of this form"), (401, "The token is missing"), (413, "Too large"))
-    }
+    faults = _faults(of[Problem])
     authorised: list[dict[str, Any]] = [{}, {"token": []}]
 
     def post(summary: str, takes: type[msgspec.Struct], gives: type[msgspec.Struct]) -> dict[str, Any]:
@@ -33,8 +39,8 @@ def openapi() -> dict[str, Any]:
             }
         }
 
-    def get(summary: str) -> dict[str, Any]:
-        return {"get": {"summary": summary, "responses": {"200": _content(summary, of[Health])}}}
+    def get(summary: str, gives: type[msgspec.Struct]) -> dict[str, Any]:
+        return {"get": {"summary": summary, "responses": {"200": _content(summary, of[gives])}}}
 
     return {
         "openapi": "3.1.0",
@@ -43,8 +49,9 @@ def openapi() -> dict[str, Any]:
             "/check": post("Decide about one request", CheckRequest, CheckAnswer),
             "/check/batch": post("Decide about several requests", BatchRequest, BatchAnswer),
             "/auth": {"get": _auth(authorised)},
-            "/healthz": get("Whether the process is alive"),
-            "/readyz": get("Whether it decides with the owner, or is degraded"),
+            "/healthz": get("Whether the process is alive", Health),
+            "/readyz": get("Whether it decides with its owners, or is degraded", Readiness),
+            "/metrics": {"get": _metrics(of[Problem])},
         },
         "components": {
             "schemas": components,
@@ -53,8 +60,28 @@ def openapi() -> dict[str, Any]:
     }
 
 
+def _faults(problem: dict[str, Any]) -> dict[str, Any]:
+    texts = {
+        400: "Not a request of this form",
+        401: "The token is missing",
+        413: "Too large",
+        503: "The sidecar is ending, or, without a body, has as many connections as it may",
+    }
+    return {str(status): _content(text, problem, PROBLEM) for status, text in texts.items()}
+
+
 def _content(text: str, schema: dict[str, Any], kind: str = "application/json") -> dict[str, Any]:
     return {"description": text, "content": {kind: {"schema": schema}}}
+
+
+def _metrics(problem: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "summary": "What this process measures of itself, for Prometheus",
+        "responses": {
+            "200": _content("Metrics", {"type": "string"}, "text/plain"),
+            "404": _content("There are several workers, and this is no worker's own port", problem, PROBLEM),
+        },
+    }
 
 
 def _auth(authorised: list[dict[str, Any]]) -> dict[str, Any]:

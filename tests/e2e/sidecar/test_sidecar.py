@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from typing import Any
 
@@ -10,7 +9,7 @@ import msgspec
 import pytest
 
 from enforcer.identity import parse_request_id
-from enforcer.sidecar.models import BatchAnswer, CheckAnswer, Health, Problem
+from enforcer.sidecar.models import BatchAnswer, CheckAnswer, Health, Problem, Readiness
 from enforcer.sidecar.openapi import openapi
 from tallygate.engines.valkey import Valkey
 from tests.e2e.sidecar.conftest import Start
@@ -39,9 +38,10 @@ def test_verdict_is_an_answer_and_a_refusal_too(start: Start, fresh_valkey: Valk
     assert (never["allowed"], never["reason"], never["retry_after_ms"]) == (False, "never", None)
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "field", "value"),
-    [
+def test_faults_are_named(start: Start) -> None:
+    """Field, value and what is allowed: else every integrator has to guess."""
+    sidecar = start("redis://127.0.0.1:1/0")
+    cases: list[tuple[str, Any, str, str]] = [
         ("/check", b"{", "body", "{"),
         ("/check", [], "body", "[]"),
         ("/check", {}, "caller", "None"),
@@ -53,17 +53,15 @@ def test_verdict_is_an_answer_and_a_refusal_too(start: Start, fresh_valkey: Valk
         ("/check/batch", {"checks": []}, "checks", "[]"),
         ("/check/batch", {"checks": [{"caller": "a"}, {"caller": "a\n"}]}, "checks[1].caller", r"'a\n'"),
         ("/check/batch", {"checks": [{"caller": "a"}, {"caller": "a", "cost": -2}]}, "checks[1].cost", "-2"),
-    ],
-)
-def test_faults_are_named(start: Start, path: str, body: Any, field: str, value: str) -> None:
-    """Field, value and what is allowed: else every integrator has to guess."""
-    status, problem, headers = start("redis://127.0.0.1:1/0").ask("POST", path, body)
-    assert (status, headers["content-type"]) == (400, "application/problem+json")
-    fault = msgspec.convert(problem, Problem)
-    assert fault.field == field
-    assert value in fault.detail
-    assert fault.allowed
-    assert fault.allowed in fault.detail
+    ]
+    for path, body, field, value in cases:
+        status, problem, headers = sidecar.ask("POST", path, body)
+        assert (status, headers["content-type"]) == (400, "application/problem+json")
+        fault = msgspec.convert(problem, Problem)
+        assert fault.field == field
+        assert value in fault.detail
+        assert fault.allowed
+        assert fault.allowed in fault.detail
 
 
 def test_description_is_what_is_answered(start: Start, fresh_valkey: Valkey) -> None:
@@ -72,12 +70,20 @@ def test_description_is_what_is_answered(start: Start, fresh_valkey: Valkey) -> 
     assert sidecar.ask("GET", "/openapi.json")[1] == msgspec.to_builtins(openapi())
     batch = sidecar.ask("POST", "/check/batch", {"checks": [{"caller": "a"}, {"caller": "b", "cost": 0}]})[1]
     assert [one.allowed for one in msgspec.convert(batch, BatchAnswer).verdicts] == [True, True]
-    health = sidecar.ask("GET", "/readyz")[1]
+    health, readiness = sidecar.ask("GET", "/healthz")[1], sidecar.ask("GET", "/readyz")[1]
+    fault = sidecar.ask("POST", "/check", {})[1]
     schemas = openapi()["components"]["schemas"]
-    found = (("BatchAnswer", batch), ("CheckAnswer", batch["verdicts"][0]), ("Health", health))
-    for name, answer in found:
+    found = {
+        "BatchAnswer": batch,
+        "CheckAnswer": batch["verdicts"][0],
+        "Health": health,
+        "Readiness": readiness,
+        "Problem": fault,
+    }
+    for name, answer in found.items():
         assert set(answer) == set(schemas[name]["properties"])
-    assert msgspec.convert(health, Health).status == "ready"
+    assert msgspec.convert(health, Health).status == "alive"
+    assert msgspec.convert(readiness, Readiness) == Readiness("ready", {fresh_valkey.url: "there"})
     for path, methods in openapi()["paths"].items():
         assert sidecar.ask("DELETE", path)[0] == 405
         assert set(methods) <= {"get", "post"}
@@ -91,22 +97,6 @@ def test_token_keeps_others_out(start: Start, fresh_valkey: Valkey) -> None:
     assert sidecar.ask("POST", "/check", body, authorization=f"Bearer {_TOKEN}x")[0] == 401
     assert sidecar.ask("POST", "/check", body, authorization=f"Bearer {_TOKEN}")[0] == 200
     assert sidecar.ask("GET", "/auth")[0] == 401
-    assert sidecar.ask("GET", "/healthz")[0] == 200
-
-
-def test_bad_clients_are_bounded(start: Start) -> None:
-    """One client must not hold memory or connections of the sidecar."""
-    sidecar = start("redis://127.0.0.1:1/0", TALLYGATE_SIDECAR_TIMEOUT_MS="300")
-    assert sidecar.ask("POST", "/check", b"x" * 65_537)[0] == 413
-    for sent, answer in ((b"GET / HTTP/1.1\r\nx: " + b"y" * 40_000, b"HTTP/1.1 431"), (b"POST /check HTT", b"")):
-        with socket.create_connection((sidecar.host, sidecar.port), timeout=5) as client:
-            client.sendall(sent)
-            try:
-                found = client.recv(12)
-            except ConnectionResetError:
-                found = b""
-            assert found == answer
-    sidecar.connection.close()
     assert sidecar.ask("GET", "/healthz")[0] == 200
 
 
@@ -125,19 +115,6 @@ def test_frozen_owner_costs_one_wait(start: Start, fresh_valkey: Valkey) -> None
         assert sidecar.ask("GET", "/readyz")[1]["status"] == "degraded"
     finally:
         thaw(fresh_valkey.child.pid)
-
-
-def test_sigterm_ends_it_within_five_seconds_and_settles(start: Start, fresh_valkey: Valkey) -> None:
-    """What a copy held is the caller's again: the next copy finds what was not spent."""
-    sidecar = start(fresh_valkey.url)
-    assert sidecar.ask("POST", "/check", {"caller": "marlow"})[1]["allowed"]
-    before = time.monotonic()
-    sidecar.process.terminate()
-    sidecar.process.wait(5)
-    assert time.monotonic() - before < 5
-    again = start(fresh_valkey.url)
-    allowed = [again.ask("POST", "/check", {"caller": "marlow"})[1]["allowed"] for _ in range(2)]
-    assert allowed == [True, True]
 
 
 def test_workers_are_copies_of_their_own(start: Start, fresh_valkey: Valkey) -> None:
