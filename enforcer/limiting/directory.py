@@ -12,7 +12,7 @@ import msgspec
 
 from enforcer.core.account import Account
 from enforcer.core.anonymous import bucket_name, is_shared
-from enforcer.core.resolution import LIMIT_RATE, Due, resolve
+from enforcer.core.resolution import LIMIT_RATE, SHADOW, Due, resolve
 from enforcer.limiting.lane import Lane
 from enforcer.policies.model import UNMATCHED_SCOPE, Policy, Unnamed
 from enforcer.types import Terms
@@ -81,6 +81,14 @@ class Directory:
         for account in (*accounts, *shadows):
             account.lanes.append((caller, scope))
         return lane
+
+    def in_shadow(self, lane: Lane, now_ns: int) -> list[Account]:
+        """Accounts of all limits of a lane that only say what they would refuse, also of those that it is held to."""
+        accounts = list(lane.shadows)
+        for due in lane.resolution.dues:
+            terms = msgspec.structs.replace(due.terms, limit=due.terms.limit + SHADOW)
+            accounts.append(self._account(msgspec.structs.replace(due, terms=terms), now_ns))
+        return accounts
 
     def forget(self, account: Account) -> None:
         """Drop an account and the lanes that lead to it; whoever still holds one of them must open it again."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from enforcer.core.rooms import Room, named_room, room_of_verdict
 from enforcer.identity import format_request_id
-from enforcer.limiting.arguments import invalid_cost
+from enforcer.limiting.arguments import invalid_cost, validate_name
 from enforcer.limiting.engine import Engine
 from enforcer.limiting.lane import Lane, Legs
 from enforcer.limiting.rooms import all_rooms, room_held
@@ -132,6 +132,23 @@ class Limiter(Engine):
         else:
             self._askers.step()
         return self._outcome(decided)
+
+    def check_in_shadow(self, caller: str, scope: str = "default", cost: int | None = None) -> None:
+        """Find out what the limits would say about a request, and decide nothing: nobody waits, nothing is recorded.
+
+        They are charged in buckets of their own, which no enforced limit shares. What they would refuse goes to the
+        sink as `WouldRefuse`, also later, when an owner has answered.
+
+        Arguments and errors are those of `check`.
+        """
+        if cost is not None and (cost.__class__ is not int or not 0 <= cost <= MAX_COST_TOKENS):
+            raise invalid_cost(cost)
+        validate_name("caller", caller)
+        validate_name("scope", scope)
+        with self._lock:
+            lane = self._open_lane(caller, scope)
+            for account in self._directory.in_shadow(lane, self._now()):
+                self._askers.ask_in_shadow(lane, account, lane.cost if cost is None else cost)
 
     def request_id(self, verdict: Verdict) -> str:
         """The id by which support finds this decision."""

@@ -60,3 +60,18 @@ def test_a_soft_share_of_zero_never_warns() -> None:
     fleet = Fleet(policy)
     assert not any(fleet.limiter.check("acme").soft for _ in range(60))
     assert [] == fleet.sink.events
+
+
+def test_a_check_in_shadow_decides_nothing_and_says_what_all_limits_would_refuse() -> None:
+    """E21: a whole kind of requests is tried before any of them is refused."""
+    limits = {"day": {"by": "caller", "quota": 15, "per": "day"}, **SHADOW}
+    fleet = Fleet(make_policy(rate_per_s=0.001, burst=10, limits=limits))
+    for _ in range(20):
+        fleet.limiter.check_in_shadow("acme", cost=1)
+        fleet.limiter.tend()
+    assert [] == fleet.sink.verdicts
+    assert [None, None] == [fleet.owner.bucket("acme", limit) for limit in ("rate", "day")]
+    fleet.advance(2)
+    told = {fact.limit: fact.requests for fact in fleet.sink.events if isinstance(fact, WouldRefuse)}
+    assert {"rate": 10, "day": 5, "new": 15} == told
+    assert 10 == sum(fleet.limiter.check("acme").allowed for _ in range(20)), "what is enforced is whole"
