@@ -43,8 +43,8 @@ async def _serve() -> None:
     """The service, until its standard input ends. Says its port first."""
     identity = new_identity("bench", unix_ms=1, pid=os.getpid())
     limiter = Limiter(Policy.model_validate(_POLICY), GenerousOwner(10_000_000), CountingSink(), identity)
-    server, port = await start(limiter, "127.0.0.1:0")
-    print(port, flush=True)
+    server = await start(limiter, "127.0.0.1:0")
+    print(server.port, flush=True)
     await asyncio.to_thread(sys.stdin.read)
     await server.stop(1)
     limiter.close()

@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple, Self
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from enforcer.core.routes import RouteMatcher
-from enforcer.policies.limits import MAX_COST_TOKENS, MAX_NAME_LENGTH, LimitName, PolicyModel
+from enforcer.policies.limits import MAX_COST_TOKENS, MAX_NAME_LENGTH, LimitMode, LimitName, PolicyModel
 
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]+)\}|([{}])|[^{}]+")
 #: What descriptor keys that hold a raw path are called: a scope made of one would be as many scopes as there are paths.
@@ -95,12 +95,14 @@ class DescriptorRule(PolicyModel):
         scope: a template such as ``{route}`` or ``login``; ``default`` if neither it nor `route` is given.
         route: keys of method and path instead of a scope.
         cost: where Envoy sends no hits_addend; None for what the policy says of the scope.
+        mode: in shadow it refuses nothing: its limits, in buckets of their own, only say what they would refuse.
     """
 
     caller: _TemplateText
     scope: _ScopeText | None = None
     route: RouteKeys | None = None
     cost: int | None = Field(default=None, ge=0, le=MAX_COST_TOKENS)
+    mode: LimitMode = Field(default=LimitMode.ENFORCE, strict=False)
 
     @model_validator(mode="after")
     def _one_scope(self) -> Self:
@@ -123,11 +125,15 @@ class EnvoySection(PolicyModel):
 
 
 class Charged(NamedTuple):
-    """Who is charged for a descriptor, and how much; cost None for what the policy says of the scope."""
+    """Who is charged for a descriptor, and how much; cost None for what the policy says of the scope.
+
+    In shadow nobody is: it is only found out what would be refused.
+    """
 
     caller: str
     scope: str
     cost: int | None
+    in_shadow: bool = False
 
 
 class ReadyRule(NamedTuple):
@@ -137,6 +143,7 @@ class ReadyRule(NamedTuple):
     caller: Template
     scope_of: Callable[[Mapping[str, str]], str]
     cost: int | None
+    in_shadow: bool
 
 
 class Mapper:
@@ -157,22 +164,27 @@ class Mapper:
         for name, domain in section.domains.items() if section is not None else ():
             self._domains[name] = tuple(self._ready(rule) for rule in domain.rules.values())
 
+    def knows(self, domain: str) -> bool:
+        """Whether there are rules for this domain."""
+        return domain in self._domains
+
     def charged(self, domain: str, entries: Mapping[str, str]) -> Charged | None:
         """Who is charged for a descriptor; None if no rule is for it."""
         for rule in self._domains.get(domain, ()):
             if rule.keys <= entries.keys():
                 nameless = rule.caller.keys and not any(entries[key] for key in rule.caller.keys)
                 caller = self._anonymous if nameless else rule.caller.fill(entries)
-                return Charged(caller, rule.scope_of(entries), rule.cost)
+                return Charged(caller, rule.scope_of(entries), rule.cost, rule.in_shadow)
         return None
 
     def _ready(self, rule: DescriptorRule) -> ReadyRule:
-        caller = parse_template(rule.caller)
+        caller, in_shadow = parse_template(rule.caller), rule.mode is LimitMode.SHADOW
         if rule.route is not None:
             method, path = rule.route.method, rule.route.path
-            return ReadyRule(frozenset({*caller.keys, method, path}), caller, self._by_route(method, path), rule.cost)
+            keys = frozenset({*caller.keys, method, path})
+            return ReadyRule(keys, caller, self._by_route(method, path), rule.cost, in_shadow)
         scope = parse_template("default" if rule.scope is None else rule.scope)
-        return ReadyRule(frozenset({*caller.keys, *scope.keys}), caller, scope.fill, rule.cost)
+        return ReadyRule(frozenset({*caller.keys, *scope.keys}), caller, scope.fill, rule.cost, in_shadow)
 
     def _by_route(self, method: str, path: str) -> Callable[[Mapping[str, str]], str]:
         match = self._matcher.match

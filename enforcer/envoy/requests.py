@@ -63,12 +63,14 @@ def _entries(number: int, descriptor: Any) -> dict[str, str]:
 
 
 def _checked(number: int, charged: Charged, descriptor: Any, hits: int) -> Charged:
-    caller, scope, _ = charged
+    caller, scope, _, in_shadow = charged
     validate_name(f"descriptors[{number}] caller", caller)
     validate_name(f"descriptors[{number}] scope", scope)
     if descriptor.HasField("hits_addend"):
-        return Charged(caller, scope, _hits(f"descriptors[{number}].hits_addend", descriptor.hits_addend.value))
-    return Charged(caller, scope, hits) if hits else charged
+        hits = _hits(f"descriptors[{number}].hits_addend", descriptor.hits_addend.value)
+    elif not hits:
+        return charged
+    return Charged(caller, scope, hits, in_shadow)
 
 
 def _hits(field: str, value: int) -> int:

@@ -1,7 +1,8 @@
 """Answers Envoy's ShouldRateLimit from a limiter: each descriptor is a check of its own, and all must be admitted.
 
 A refusal by one descriptor charges no other: what was admitted before it is refunded, what stands after it is not
-checked. Holds no state beside the limiter but counts of descriptors that no rule is for.
+checked. What a rule in shadow is for is asked last, and never refused. Holds no state beside the limiter but which
+kinds of descriptors were without a rule.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from enforcer.envoy.requests import Called, read_call
 from enforcer.envoy.stubs import METHOD, SERVICE, RateLimitResponse, grpc
 from enforcer.errors import EnforcerError, InvalidField
 from enforcer.limiting.limiter import Limiter
+from enforcer.metrics.checks import measured_by, unmeasured
+from enforcer.metrics.metrics import Metrics, NullMetrics
 from enforcer.policies.model import Policy, is_route
 from enforcer.types import Verdict
 
@@ -24,15 +27,13 @@ _MOST_KINDS = 1_000
 
 
 class RateLimitService:
-    """Envoy's rate-limit service in front of one limiter.
+    """Envoy's rate-limit service in front of one limiter."""
 
-    Attributes:
-        unmatched: descriptors so far that no rule was for.
-    """
-
-    def __init__(self, limiter: Limiter) -> None:
-        self.unmatched = 0
+    def __init__(self, limiter: Limiter, metrics: Metrics | None = None) -> None:
+        """Serve `limiter`; `metrics` is told how long checks take, and of descriptors that no rule is for."""
         self._limiter = limiter
+        self._metrics = metrics if metrics is not None else NullMetrics()
+        self._checked = unmeasured if metrics is None else measured_by(metrics)
         self._kinds: set[tuple[str, ...]] = set()
         self._use(limiter.policy)
 
@@ -73,11 +74,15 @@ class RateLimitService:
         verdicts: list[Verdict] = []
         try:
             for who in charged:
-                if who is not None:
-                    verdicts.append(await limiter.acheck(who.caller, who.scope, who.cost))
+                if who is not None and not who.in_shadow:
+                    verdicts.append(await self._checked(limiter.acheck(who.caller, who.scope, who.cost)))
                     if not verdicts[-1].allowed:
                         break
             else:
+                # Last: a request that is refused is not there for the limits that are tried out.
+                for who in charged:
+                    if who is not None and who.in_shadow:
+                        limiter.check_in_shadow(who.caller, who.scope, who.cost)
                 return verdicts
         except BaseException:
             # Also a call that Envoy has given up: its request is not served on our word, so it must cost nothing.
@@ -102,6 +107,9 @@ class RateLimitService:
                 status.code = OVER_LIMIT if refuses_unmatched else OK
                 over = over or refuses_unmatched
                 continue
+            if who.in_shadow:
+                status.code = OK
+                continue
             verdict = next(left, None)
             if verdict is None:
                 status.code = NOT_CHECKED
@@ -123,7 +131,8 @@ class RateLimitService:
         self._kinds.clear()
 
     def _note_unmatched(self, domain: str, keys: tuple[str, ...]) -> None:
-        self.unmatched += 1
+        known = domain if self._mapper.knows(domain) else "(unknown)"
+        self._metrics.add("tallygate_envoy_unmatched_total", 1, known)
         kind = (domain, *keys)
         if kind in self._kinds or len(self._kinds) >= _MOST_KINDS:
             return

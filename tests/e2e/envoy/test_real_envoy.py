@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from enforcer.policies.model import Policy
+from enforcer.sink import WouldRefuse
+from tallygate.engines.ports import free_port
 from tallygate.engines.valkey import Valkey
 from tests.e2e.envoy.stack import Stack, service_in_process
 from tests.services import freeze, kill, thaw, wait_until
@@ -80,6 +85,89 @@ def test_killed_service_is_passed_by_and_found_again(stack: Stack, fresh_valkey:
     again.ask_to_end()
     assert 0 == again.wait(10)
     assert time.monotonic() - started < 7, "closing takes at most half a second and five"
+
+
+@pytest.mark.chaos
+def test_hanging_service_is_passed_by_once_its_health_check_fails(stack: Stack, fresh_valkey: Valkey) -> None:
+    """One that hangs is the worst: without the check every request would wait for Envoy's timeout."""
+    port = free_port()
+    service = stack.start_service(fresh_valkey.url, TALLYGATE_ENVOY_METRICS=f"127.0.0.1:{port}")
+    wait_until(stack.is_healthy, 10, what="Envoy's first health check")
+    assert "ratelimit" in stack.get("probe")[1]
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+        metrics = page.read().decode()
+    assert 'tallygate_degraded{owner="' in metrics
+    assert "tallygate_envoy_unmatched_total" in metrics
+    freeze(service.pid)
+    try:
+        wait_until(lambda: not stack.is_healthy(), 10, what="the failing health check")
+        before = time.monotonic()
+        assert [200] * 8 == [stack.get("marlow")[0] for _ in range(8)]
+        assert time.monotonic() - before < 8 * 0.25, "no request waits for its timeout"
+    finally:
+        thaw(service.pid)
+    wait_until(stack.is_healthy, 10, what="the service's return")
+    wait_until(lambda: "ratelimit" in stack.get("probe")[1], 5, what="its answers")
+    kill(service.pid)
+    service.stop()
+
+
+_DESCRIPTORS: list[dict[str, Any]] = [
+    {
+        "actions": [
+            {"request_headers": {"header_name": f"x-{name}", "descriptor_key": name}},
+            {"request_headers": {"header_name": ":path", "descriptor_key": "path"}},
+        ],
+        **more,
+    }
+    for name, more in (
+        ("account", {"hits_addend": {"number": 2}}),
+        ("site", {}),
+        ("trial", {}),
+        ("peek", {"hits_addend": {"number": 0}}),
+    )
+]
+_POLICY = Policy.model_validate(
+    {
+        "version": 1,
+        "plans": {"ten": {"rate_per_s": 0.001, "burst": 10}, "three": {"rate_per_s": 0.001, "burst": 3}},
+        "default_plan": "ten",
+        "callers": {"site shop": "three", "trial shop": "three"},
+        "envoy": {
+            "domains": {
+                "shop": {
+                    "rules": {
+                        "account": {"caller": "{account}", "scope": "read"},
+                        "site": {"caller": "site {site}"},
+                        "trial": {"caller": "trial {trial}", "mode": "shadow"},
+                        "peek": {"caller": "{peek}", "scope": "peek"},
+                    }
+                }
+            }
+        },
+    }
+)
+
+
+def test_several_descriptors_are_all_or_nothing_and_cost_what_envoy_says(tmp_path: Path, fresh_valkey: Valkey) -> None:
+    """A site at its limit must cost no account a token; a limit that is tried out refuses nobody (E21)."""
+    stack = Stack(tmp_path, rate_limits=_DESCRIPTORS)
+    try:
+        with service_in_process(fresh_valkey.url, stack.service_port, _POLICY) as sink:
+            wait_until(lambda: "ratelimit" in stack.get("probe", peek="probe")[1], 10, what="the service")
+            assert [200] * 5 + [429] == [stack.get("two-each")[0] for _ in range(6)], "hits_addend 2 of 10"
+            assert [200] * 3 + [429] * 3 == [stack.get("acme", site="shop")[0] for _ in range(6)]
+            assert [200] * 2 + [429] == [stack.get("acme")[0] for _ in range(3)], "the site's refusals cost nothing"
+            tried = [stack.get("mine", trial="shop") for _ in range(5)]
+            assert [200] * 5 == [status for status, _, _ in tried]
+            assert '"rate";q=10;w=10000' == tried[-1][1]["ratelimit-policy"], "of the enforced ones alone"
+            assert [200] * 5 == [stack.get("eve", peek="only")[0] for _ in range(5)]
+            peeks = {verdict.cost for verdict in sink.verdicts if verdict.basis.caller == "only"}
+        would = [fact for fact in sink.events if isinstance(fact, WouldRefuse)]
+    finally:
+        stack.stop()
+    assert {0} == peeks
+    assert ("trial shop", "rate", 2) == (would[-1].caller, would[-1].limit, would[-1].requests)
 
 
 @pytest.mark.chaos

@@ -67,7 +67,7 @@ def test_doubled_braces_are_braces() -> None:
         ("caller: '{a}', scope: s, route: {method: m, path: p}", "has scope and route; allowed: one of them"),
         ("scope: s", "is missing"),
         ("caller: '{a}', cost: -1", "greater than or equal to 0"),
-        ("caller: '{a}', colour: red", "unknown field; allowed: caller, cost, route, scope"),
+        ("caller: '{a}', colour: red", "unknown field; allowed: caller, cost, mode, route, scope"),
         ("caller: '{a}', route: {method: m}", "is missing"),
         (r'caller: "a\tb"', "control characters"),
     ],

@@ -12,6 +12,8 @@ from enforcer.envoy.service import RateLimitService
 from enforcer.envoy.stubs import RateLimitResponse
 from enforcer.errors import InvalidField
 from enforcer.identity import parse_request_id
+from enforcer.metrics.metrics import CopyMetrics
+from enforcer.sink import WouldRefuse
 from tests.unit.enforcer.envoy.calls import CODES, RULES, ask, call, descriptor, envoy_policy, headers, raw_descriptor
 from tests.unit.enforcer.harness import Fleet
 
@@ -94,13 +96,15 @@ async def test_descriptors_after_a_refusal_are_not_checked() -> None:
 async def test_unmatched_descriptor_is_allowed_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """A limit that is silently not applied would be found by nobody."""
     fleet = _fleet()
-    service = RateLimitService(fleet.limiter)
+    metrics = CopyMetrics()
+    service = RateLimitService(fleet.limiter, metrics)
     with caplog.at_level(logging.WARNING, "enforcer.envoy"):
         for _ in range(3):
             answer = RateLimitResponse.FromString(await service.answer(call(descriptor(colour="red"), domain="else")))
             assert CODES.OK == answer.overall_code
-    assert 3 == service.unmatched
-    assert 1 == len(caplog.records)
+        await service.answer(call(descriptor(colour="red")))
+    assert {("(unknown)",): 3, ("shop",): 1} == metrics.read().values["tallygate_envoy_unmatched_total"]
+    assert 2 == len(caplog.records)
     assert "'else' with keys 'colour'" in caplog.text
     assert [] == fleet.sink.verdicts
 
@@ -113,6 +117,27 @@ async def test_unmatched_descriptor_is_refused_where_the_policy_says_so_and_char
     assert CODES.OVER_LIMIT == response.overall_code
     assert [CODES.UNKNOWN, CODES.OVER_LIMIT] == [status.code for status in response.statuses]
     assert [] == fleet.sink.verdicts
+
+
+async def test_rule_in_shadow_refuses_nothing_and_says_what_it_would_refuse() -> None:
+    """E21: a limit is tried on real traffic; the client sees the enforced ones alone, and none of theirs moves."""
+    rules = {
+        "account": {"caller": "{account}", "scope": "{class}"},
+        "trial": {"caller": "{trial}", "scope": "trial", "mode": "shadow"},
+    }
+    fleet = _fleet(burst=4, section={"domains": {"shop": {"rules": rules}}})
+    message = call(descriptor(trial="acme"), descriptor(account="acme", class_="read"))
+    answers = [await ask(fleet, message) for _ in range(6)]
+    assert [CODES.OK] * 4 + [CODES.OVER_LIMIT] * 2 == [answer.overall_code for answer in answers]
+    assert {CODES.OK} == {answer.statuses[0].code for answer in answers}
+    assert not answers[0].statuses[0].HasField("current_limit")
+    assert ['"rate";r=3;t=1', '"rate";r=2;t=1'] == [headers(answer)["ratelimit"] for answer in answers[:2]]
+    only = [await ask(fleet, call(descriptor(trial="acme", hits=2))) for _ in range(3)]
+    assert [(CODES.OK, {})] * 3 == [(answer.overall_code, headers(answer)) for answer in only]
+    assert {("acme", "read")} == {(verdict.basis.caller, verdict.basis.scope) for verdict in fleet.sink.verdicts}
+    fleet.limiter.close()
+    (told,) = [fact for fact in fleet.sink.events if isinstance(fact, WouldRefuse)]
+    assert ("acme", "trial", "rate", 3, 6) == (told.caller, told.scope, told.limit, told.requests, told.cost)
 
 
 async def test_new_policy_is_applied_from_the_next_call_on() -> None:
