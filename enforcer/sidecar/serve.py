@@ -56,11 +56,12 @@ def serve(*, listen: str | None = None, workers: int | None = None, sink: MakeSi
     except OSError as fault:
         sys.stderr.write(f"sidecar: {fault.strerror}\n")
         return 1
-    log.info("the sidecar listens on %s", listening.name, extra={"action": "listening"})
-    for number, own in enumerate(listening.own):
-        log.info("worker %d is watched on %s", number, name_of(own), extra={"action": "listening"})
-    work = Work(config, sink)
     try:
+        # An order to end may come from the first of these lines on, and must not leave a Unix socket's file behind.
+        log.info("the sidecar listens on %s", listening.name, extra={"action": "listening"})
+        for number, own in enumerate(listening.own):
+            log.info("worker %d is watched on %s", number, name_of(own), extra={"action": "listening"})
+        work = Work(config, sink)
         return run(work, listening.of(0)) if config.workers == 1 else Workers(work, listening).run()
     finally:
         listening.close()
