@@ -22,7 +22,7 @@ from tallygate.demo.count import CallerCount, count, table
 from tallygate.demo.load import Seen
 from tests.composed.pages import Shown, read_pages
 from tests.composed.stack import Stack
-from tests.composed.traffic import RATES, gateways, send
+from tests.composed.traffic import RATES, SIDECAR, gateways, send
 
 _DASHBOARD = "http://127.0.0.1:8321"
 _COPIES = 2
@@ -63,7 +63,7 @@ class Check:
         """Stop all in order and start again: everything ends within its grace, and the volumes keep the record."""
         started_s = time.monotonic()
         self._stack.run("stop")
-        ended = self._stack.containers("dashboard", "topics", "migrate", *_ACCOUNTING, *_ENGINES)
+        ended = self._stack.containers("sidecar", "dashboard", "topics", "migrate", *_ACCOUNTING, *_ENGINES)
         wrong = [f"{one.name} ended with {one.exit_code}" for one in ended if one.exit_code not in _ORDERLY]
         if wrong:
             raise RuntimeError("; ".join(wrong))
@@ -124,7 +124,7 @@ def main() -> int:
     check = Check(Stack(tuple(compose), project), os.environ["TALLYGATE_SECRET"], os.environ["CLICKHOUSE_PASSWORD"])
     try:
         with tempfile.TemporaryDirectory() as folder, gateways(_COPIES, Path(folder)) as addresses:
-            check.rounds(addresses)
+            check.rounds([*addresses, SIDECAR])
         check.restart()
     except (RuntimeError, TimeoutError, ExceptionGroup) as error:
         sys.stderr.write(

@@ -14,6 +14,9 @@ from aggregator.config import AggregatorConfig, ClickHouseDsn
 from aggregator.recorder import loop
 from aggregator.worker import process
 from dashboard.config import DashboardConfig
+from enforcer.config import EnforcerConfig
+from enforcer.policies import load_policy
+from enforcer.sidecar.config import DEFAULT_LISTEN, SidecarConfig
 from stream.config import StreamConfig
 from tallygate import cli
 from tallygate.engines.apache_kafka import MESSAGE_MAX_BYTES
@@ -43,7 +46,7 @@ def _sample() -> dict[str, str]:
 def test_every_part_of_the_system_is_there() -> None:
     """The file is how a reader runs the whole thing."""
     assert ENGINES == ["clickhouse", "kafka", "valkey"]
-    assert OURS == ["dashboard", "migrate", "recorder", "topics", "worker"]
+    assert OURS == ["dashboard", "migrate", "recorder", "sidecar", "topics", "worker"]
     assert SERVICES["worker"]["deploy"]["replicas"] == 2
 
 
@@ -60,7 +63,7 @@ def test_settings_are_read_by_the_code(name: str) -> None:
     code = "\n".join(
         path.read_text()
         for package in ("enforcer", "stream", "aggregator", "dashboard")
-        for path in (ROOT / package).glob("config.py")
+        for path in (ROOT / package).rglob("config.py")
     )
     assert {setting for setting in _environ(name) if f'"{setting}"' not in code} == set()
 
@@ -77,6 +80,22 @@ def test_settings_are_valid_and_lead_to_the_other_services() -> None:
     assert StreamConfig.from_env(_environ("topics")).bootstrap == "kafka:9092"
     dashboard = DashboardConfig.from_env(_environ("dashboard"))
     assert (dashboard.host, dashboard.port) == ("0.0.0.0", 8321)
+    sidecar = _environ("sidecar")
+    assert SidecarConfig.from_env(sidecar).listen == "0.0.0.0:8320"
+    assert StreamConfig.from_env(sidecar).bootstrap == "kafka:9092"
+    assert StreamConfig.from_env(sidecar).partitions == AggregatorConfig.from_env(_environ("recorder")).partitions
+    assert EnforcerConfig.from_env(sidecar).owner_url == "redis://valkey:6379/0"
+    assert "TALLYGATE_CLICKHOUSE" not in sidecar, "it need not know the record's password"
+
+
+def test_the_sidecars_policy_is_one_and_is_followed() -> None:
+    """A file that is mounted alone stays the old one when an editor puts another in its place."""
+    (mount,) = SERVICES["sidecar"]["volumes"]
+    here, there, mode = mount.split(":")
+    policy = Path(_environ("sidecar")["TALLYGATE_POLICY"])
+    assert (mode, str(policy.parent)) == ("ro", there)
+    assert (ROOT / here).is_dir()
+    assert load_policy(ROOT / here / policy.name).version >= 1
 
 
 def test_published_ports_are_the_defaults_of_the_settings_and_of_this_machine_only() -> None:
@@ -87,6 +106,7 @@ def test_published_ports_are_the_defaults_of_the_settings_and_of_this_machine_on
         "kafka": ["127.0.0.1:19092:19092"],
         "clickhouse": ["127.0.0.1:18123:8123"],
         "dashboard": ["127.0.0.1:8321:8321"],
+        "sidecar": [f"{DEFAULT_LISTEN}:8320"],
     }
     defaults = AggregatorConfig.from_env({})
     assert (defaults.kafka, defaults.clickhouse.port) == ("127.0.0.1:19092", 18123)
@@ -119,10 +139,12 @@ def test_services_wait_for_what_they_need() -> None:
             assert needed in SERVICES, f"{name} waits for {needed}"
             if how["condition"] == "service_healthy":
                 assert "healthcheck" in SERVICES[needed]
+            elif name == "sidecar":
+                assert how["condition"] == "service_started", "a decision waits for nobody"
             else:
                 assert how["condition"] == "service_completed_successfully"
                 assert SERVICES[needed]["restart"] == "on-failure"
-    assert all("healthcheck" in SERVICES[name] for name in (*ENGINES, "dashboard"))
+    assert all("healthcheck" in SERVICES[name] for name in (*ENGINES, "dashboard", "sidecar"))
 
 
 def test_health_checks_start_no_java() -> None:
@@ -154,7 +176,8 @@ def test_our_containers_end_when_they_are_asked_to(name: str) -> None:
 
 def test_our_containers_have_time_to_write_what_they_hold() -> None:
     """Killed in the middle of its last write, a process has to read and count the same again at its next start."""
-    limits = {"worker": process._STOP_S, "recorder": loop._STOP_S + loop._LEAVE_S}
+    sidecar_s = SidecarConfig.from_env(_environ("sidecar")).stop_ms / 1e3
+    limits = {"worker": process._STOP_S, "recorder": loop._STOP_S + loop._LEAVE_S, "sidecar": sidecar_s}
     for name, longest_s in limits.items():
         grace = re.fullmatch(r"(\d+)s", SERVICES[name]["stop_grace_period"])
         assert grace is not None
