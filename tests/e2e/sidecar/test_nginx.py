@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import http.client
 import shutil
+import signal
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
+from tallygate.engines.ports import free_port
 from tallygate.engines.valkey import Valkey
-from tests.e2e.sidecar.conftest import ROOT, Start
-from tests.processes import wait_until
+from tests.e2e.sidecar.conftest import ROOT, Running, Start
+from tests.processes import freeze, kill, thaw, wait_until
 from tests.services import unavailable
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.chaos]
 
 
 class _Hello(BaseHTTPRequestHandler):
@@ -49,20 +52,18 @@ def _listening(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_nginx_lets_through_and_says_when_to_come_back(
+def test_nginx_says_when_to_come_back_and_goes_on_without_the_sidecar(
     start: Start, fresh_valkey: Valkey, application: int, tmp_path: Path
 ) -> None:
-    """auth_request knows no 429: the client must get one all the same, with its headers."""
+    """auth_request knows no 429: the client must get one all the same; and a limiter that is away must take nobody down."""
     program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if program is None:
         unavailable("nginx is not installed")
     sidecar = start(fresh_valkey.url)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     text = (ROOT / "examples/nginx/nginx.conf").read_text()
-    for old, new in ((8320, sidecar.port), (8000, application), (8080, port)):
-        assert text.count(f"127.0.0.1:{old}") == 1
+    for old, new, places in ((8320, sidecar.port, 1), (8000, application, 1), (8080, port, 1), (8322, free_port(), 2)):
+        assert text.count(f"127.0.0.1:{old}") == places
         text = text.replace(f"127.0.0.1:{old}", f"127.0.0.1:{new}")
     (tmp_path / "nginx.conf").write_text(text)
     nginx = subprocess.Popen([program, "-e", "stderr", "-p", str(tmp_path), "-c", "nginx.conf"])
@@ -77,9 +78,38 @@ def test_nginx_lets_through_and_says_when_to_come_back(
         assert headers["ratelimit-policy"] == '"rate";q=3;w=3'
         assert b'"request_id":"' in body
         assert _get(port, "a" * 300)[0] == 400
+        unchecked = tmp_path / "unchecked.log"
+        assert unchecked.read_text() == ""
+        _without_the_sidecar(sidecar, port, unchecked)
+        assert text.count("return 204;") == 1
+        (tmp_path / "nginx.conf").write_text(text.replace("return 204;", "return 503;"))
+        nginx.send_signal(signal.SIGHUP)
+        wait_until(lambda: _get(port, "marlow")[0] == 503, timeout_s=10, what="the closed configuration")
+        status, _, headers = _get(port, "marlow")
+        assert (status, headers["retry-after"]) == (503, "1")
     finally:
         nginx.terminate()
         nginx.wait(10)
+
+
+def _without_the_sidecar(sidecar: Running, port: int, unchecked: Path) -> None:
+    """It hangs, comes back, and is killed: every request is served, and those that nobody decided about are told."""
+    freeze(sidecar.process.pid)
+    try:
+        began_s = time.monotonic()
+        answers = [_get(port, "acme") for _ in range(12)]
+        took_s = time.monotonic() - began_s
+    finally:
+        thaw(sidecar.process.pid)
+    assert [status for status, _, _ in answers] == [200] * 12
+    assert not any("ratelimit" in headers for _, _, headers in answers)
+    assert took_s < 12 * 0.25, "not each of them waits for it"
+    assert len(unchecked.read_text().splitlines()) == 12
+    wait_until(lambda: "ratelimit" in _get(port, "acme")[2], timeout_s=10, what="the sidecar's return")
+    kill(sidecar.process.pid)
+    before = len(unchecked.read_text().splitlines())
+    assert [_get(port, "marlow")[0] for _ in range(6)] == [200] * 6
+    assert len(unchecked.read_text().splitlines()) == before + 6
 
 
 def _get(port: int, caller: str) -> tuple[int, bytes, dict[str, str]]:
