@@ -55,7 +55,7 @@ def _listening(port: int) -> bool:
 def test_nginx_says_when_to_come_back_and_goes_on_without_the_sidecar(
     start: Start, fresh_valkey: Valkey, application: int, tmp_path: Path
 ) -> None:
-    """auth_request knows no 429: the client must get one all the same; and a limiter that is away must take nobody down."""
+    """auth_request knows no 429: the client must get one all the same; and it must outlive the limiter."""
     program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if program is None:
         unavailable("nginx is not installed")
