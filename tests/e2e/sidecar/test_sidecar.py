@@ -84,6 +84,19 @@ def test_description_is_what_is_answered(start: Start, fresh_valkey: Valkey) -> 
         assert set(answer) == set(schemas[name]["properties"])
     assert msgspec.convert(health, Health).status == "alive"
     assert msgspec.convert(readiness, Readiness) == Readiness("ready", {fresh_valkey.url: "there"})
+    long = {"x_account": "a" * 300}
+    answers: list[tuple[str, str, Any, dict[str, str]]] = [
+        ("POST", "/check", {"caller": "a"}, {}),
+        ("POST", "/check", {}, {}),
+        ("POST", "/check/batch", b"x" * 65_537, {}),
+        ("GET", "/auth", None, {}),
+        ("GET", "/auth", None, long),
+        ("GET", "/healthz", None, {}),
+        ("GET", "/readyz", None, {}),
+    ]
+    for method, path, body, headers in answers:
+        status = sidecar.ask(method, path, body, **headers)[0]
+        assert str(status) in openapi()["paths"][path][method.lower()]["responses"], f"{method} {path}: {status}"
     for path, methods in openapi()["paths"].items():
         assert sidecar.ask("DELETE", path)[0] == 405
         assert set(methods) <= {"get", "post"}
