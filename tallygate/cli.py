@@ -85,6 +85,10 @@ def _run(options: argparse.Namespace) -> int:
 def _run_policy(options: argparse.Namespace) -> int:
     if options.action == "push":
         return int(_load("enforcer.policies.push").push_policy(options.file, to=options.to))
+    if options.action == "explain":
+        explain = _load("enforcer.policies.explain").explain_request
+        said = {name: getattr(options, name) for name in ("caller", "scope", "cost", "tenant")}
+        return int(explain(options.policy, **said, as_json=options.json))
     return int(_load("enforcer.policies.check").main(["check", *options.files]))
 
 
@@ -167,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="where the pages are; default: TALLYGATE_DASHBOARD, else those of the running `tallygate up`",
     )
-    _add_policy(commands.add_parser("policy", help="check a policy, and give it to a fleet"))
+    _add_policy(commands.add_parser("policy", help="check a policy, explain it, give it to a fleet"))
     return parser
 
 
@@ -175,6 +179,13 @@ def _add_policy(policy: argparse.ArgumentParser) -> None:
     actions = policy.add_subparsers(dest="action", required=True, metavar="ACTION")
     check = actions.add_parser("check", help="report all faults of policies, with their lines")
     check.add_argument("files", nargs="+", metavar="FILE", help="a file, or an address as TALLYGATE_POLICY takes it")
+    explain = actions.add_parser("explain", help="say which limits apply to a request, from where, and what it costs")
+    explain.add_argument("policy", metavar="POLICY", help="a file, or an address as TALLYGATE_POLICY takes it")
+    explain.add_argument("--caller", required=True, metavar="NAME")
+    explain.add_argument("--scope", required=True, metavar="SCOPE", help="a scope's name, or a request: 'GET /items/7'")
+    explain.add_argument("--cost", metavar="N", help="tokens; default: what the policy says of the scope")
+    explain.add_argument("--tenant", metavar="NAME", help="whose the caller is to be; default: what the policy says")
+    explain.add_argument("--json", action="store_true", help="one JSON object instead of text")
     push = actions.add_parser("push", help="put a policy into Redis, for every gateway that follows it there")
     push.add_argument("file", metavar="FILE")
     push.add_argument(

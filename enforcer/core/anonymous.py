@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from hashlib import blake2b
 
 #: What a policy calls its anonymous caller, unless it says otherwise.
 ANONYMOUS = "anonymous"
@@ -16,6 +17,14 @@ _NUMBER = re.compile(rf"/[0-9]{{{_LEAST_DIGITS},{len(str(MOST_BUCKETS - 1))}}}")
 def bucket_name(caller: str, number: int) -> str:
     """The name of one of the buckets, whose callers share it."""
     return f"{caller}/{number:0{_LEAST_DIGITS}d}"
+
+
+def shared_name(anonymous: str, caller: str, buckets: int) -> str:
+    """Under which name a caller that nobody named is charged: always the same one of so many."""
+    if buckets == 1:
+        return anonymous
+    digest = blake2b(caller.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return bucket_name(anonymous, int.from_bytes(digest, "little") % buckets)
 
 
 def is_shared(name: str, caller: str) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enforcer.core.anonymous import is_shared
+from enforcer.core.anonymous import is_shared, shared_name
 from enforcer.types import Plan, Terms
 
 if TYPE_CHECKING:
@@ -69,12 +69,12 @@ class Resolution(msgspec.Struct, frozen=True):
         return self.dues[0].terms.plan
 
 
-def resolve(policy: Policy, *, caller: str, scope: str) -> Resolution:
-    """Apply the policy to a caller and a scope; both may be unknown to it."""
+def resolve(policy: Policy, *, caller: str, scope: str, tenant: str | None = None) -> Resolution:
+    """Apply the policy to a caller and a scope; both may be unknown to it. `tenant` stands in for the policy's own."""
     rule = policy.scopes.get(scope)
     dues: list[Due] = []
     shadows: list[Due] = []
-    for limit, due in _limits(policy, caller, scope):
+    for limit, due in _limits(policy, caller, scope, tenant):
         enforced = limit is None or (limit.mode == "enforce" and in_share(caller, due.terms.limit, limit.percent))
         if enforced:
             dues.append(due)
@@ -90,19 +90,6 @@ def resolve(policy: Policy, *, caller: str, scope: str) -> Resolution:
     )
 
 
-def explain(policy: Policy, *, caller: str, scope: str) -> list[str]:
-    """Why `resolve` says what it says, a sentence for each limit, then for cost and fail mode."""
-    found = resolve(policy, caller=caller, scope=scope)
-    lines = [_sentence(due, "must admit") for due in found.dues]
-    lines += [_sentence(due, "only says what it would refuse") for due in found.shadows]
-    rule = policy.scopes.get(scope)
-    where = f"scopes.{scope!r}" if rule is not None else "the default"
-    lines.append(f"cost: {found.cost} ({where})")
-    own = rule is not None and rule.fail_mode is not None
-    lines.append(f"fail mode: {found.fail_mode.value} ({f'scopes.{scope!r}' if own else 'fail.mode'})")
-    return lines
-
-
 def in_share(caller: str, limit: str, percent: float) -> bool:
     """Whether the caller is among those `percent` for whom the limit is enforced: always the same ones."""
     if percent >= 100:
@@ -111,8 +98,18 @@ def in_share(caller: str, limit: str, percent: float) -> bool:
     return int.from_bytes(digest, "little") < percent / 100 * (1 << 64)
 
 
-def _limits(policy: Policy, caller: str, scope: str) -> Iterator[tuple[Limit | None, Due]]:
-    name, why = _plan_name(policy, caller)
+def charged_as(policy: Policy, caller: str) -> str:
+    """Under which name the policy has a caller charged."""
+    anonymous = policy.anonymous
+    if policy.unnamed.value == "own" or caller in policy.callers:
+        return caller
+    if is_shared(caller, anonymous.caller):
+        return caller
+    return shared_name(anonymous.caller, caller, anonymous.buckets)
+
+
+def _limits(policy: Policy, caller: str, scope: str, tenant: str | None) -> Iterator[tuple[Limit | None, Due]]:
+    name, why = plan_name(policy, caller)
     plan = policy.plan(name)
     rule = policy.plans[name]
     soft = _soft_tokens(plan.burst, rule.soft_share)
@@ -133,7 +130,7 @@ def _limits(policy: Policy, caller: str, scope: str) -> Iterator[tuple[Limit | N
     for limit_name, shared in policy.limits.items():
         if shared.scopes and scope not in shared.scopes:
             continue
-        subject = _subject(policy, shared, caller, scope)
+        subject = _subject(policy, shared, caller, scope, tenant)
         if subject is None:
             continue
         amount = shared.overrides.get(subject)
@@ -162,7 +159,8 @@ def _due(version: int, subject: str, name: str, *, limit: Limit, amount: Amount,
     return Due(subject, Terms(name, plan, version, calendar), amount.per, amount.zone, soft, why)
 
 
-def _plan_name(policy: Policy, caller: str) -> tuple[str, str]:
+def plan_name(policy: Policy, caller: str) -> tuple[str, str]:
+    """Which plan a caller is on, and where the policy says so."""
     rule = policy.callers.get(caller)
     if rule is not None:
         return rule.plan, f"callers.{caller!r}"
@@ -172,13 +170,13 @@ def _plan_name(policy: Policy, caller: str) -> tuple[str, str]:
     return policy.default_plan, "default_plan"
 
 
-def _subject(policy: Policy, limit: SharedLimit, caller: str, scope: str) -> str | None:
+def _subject(policy: Policy, limit: SharedLimit, caller: str, scope: str, tenant: str | None) -> str | None:
     """Whose bucket of a shared limit the request is charged to; None if it has none."""
     match limit.by.value:
         case "caller":
             return caller
         case "tenant":
-            return policy.tenant_of(caller)
+            return policy.tenant_of(caller) if tenant is None else tenant
         case "scope":
             return scope
         case _:
@@ -186,10 +184,4 @@ def _subject(policy: Policy, limit: SharedLimit, caller: str, scope: str) -> str
 
 
 def _soft_tokens(capacity: int, share: float) -> float:
-    return (1 - share) * capacity if share > 0 else -1.0
-
-
-def _sentence(due: Due, what: str) -> str:
-    plan = due.terms.plan
-    amount = f"{plan.burst:,} per {due.terms.per}" if due.terms.per else f"{plan.rate_per_s:g}/s, burst {plan.burst:,}"
-    return f"{due.terms.limit}: {amount}, bucket of {due.subject!r}, {what} ({due.why})"
+    return capacity - share * capacity if share > 0 else -1.0

@@ -6,15 +6,13 @@ Kept under the limiter's lock, but for `lanes`, which the fast path reads. Never
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import blake2b
 
 import msgspec
 
 from enforcer.core.account import Account
-from enforcer.core.anonymous import bucket_name, is_shared
-from enforcer.core.resolution import LIMIT_RATE, SHADOW, Due, resolve
+from enforcer.core.resolution import LIMIT_RATE, SHADOW, Due, charged_as, resolve
 from enforcer.limiting.lane import Lane
-from enforcer.policies.model import UNMATCHED_SCOPE, Policy, Unnamed
+from enforcer.policies.model import UNMATCHED_SCOPE, Policy
 from enforcer.types import Terms
 
 #: Scopes come from templates, so they are few; made-up ones must not stay for ever.
@@ -99,14 +97,12 @@ class Directory:
 
     def _charged_as(self, caller: str) -> str:
         policy = self._policy
-        anonymous = policy.anonymous
         if caller in policy.callers or (caller, LIMIT_RATE) in self._accounts:
             return caller
-        if policy.unnamed is Unnamed.ANONYMOUS and not is_shared(caller, anonymous.caller):
-            return _shared_name(anonymous.caller, caller, anonymous.buckets)
-        if len(self._accounts) >= self._max_callers:
-            return anonymous.caller
-        return caller
+        name = charged_as(policy, caller)
+        if name == caller and len(self._accounts) >= self._max_callers:
+            return policy.anonymous.caller
+        return name
 
     def _account(self, due: Due, now_ns: int) -> Account:
         key = (due.subject, due.terms.limit)
@@ -125,11 +121,3 @@ class Directory:
         if len(self._scopes) > _MOST_SCOPES:
             self._scopes.clear()
         return self._scopes.setdefault(scope, scope)
-
-
-def _shared_name(anonymous: str, caller: str, buckets: int) -> str:
-    """Under which name a caller that nobody named is charged: always the same one of so many."""
-    if buckets == 1:
-        return anonymous
-    digest = blake2b(caller.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return bucket_name(anonymous, int.from_bytes(digest, "little") % buckets)
