@@ -35,11 +35,12 @@ def room_held(account: Account, now_ns: int) -> Room:
     burst = notice.terms.plan.burst
     if left >= burst:
         return Room(notice, burst, 0)
-    if left and notice.more_in_s:
-        return Room(notice, left, notice.more_in_s)
-    if notice.terms.per:
-        return Room(notice, left, _seconds_until(account.turn_ns, now_ns))
-    return Room(notice, left, max(notice.more_in_s, _seconds_until(current.refused_until_ns, now_ns)))
+    more_in_s = notice.more_in_s
+    if left and more_in_s:
+        return Room(notice, left, more_in_s)
+    until_ns = current.refused_until_ns if more_in_s else account.turn_ns
+    seconds = -((now_ns - until_ns) // _NS_PER_S) if until_ns > now_ns else 0
+    return Room(notice, left, seconds if seconds > more_in_s else more_in_s)
 
 
 def all_rooms(
@@ -103,6 +104,3 @@ def _room_alone(
     more_in_s = whole_seconds(1 / kind.rate_per_s) if kind.rate_per_s > 0 and left < burst else 0
     return Room(notice, min(left, burst), more_in_s)
 
-
-def _seconds_until(then_ns: int, now_ns: int) -> int:
-    return max(0, -((now_ns - then_ns) // _NS_PER_S))
