@@ -103,4 +103,3 @@ def _room_alone(
     burst = notice.terms.plan.burst
     more_in_s = whole_seconds(1 / kind.rate_per_s) if kind.rate_per_s > 0 and left < burst else 0
     return Room(notice, min(left, burst), more_in_s)
-

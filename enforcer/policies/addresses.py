@@ -15,7 +15,7 @@ from enforcer.owners.addresses import read_many
 from enforcer.owners.servers import checked_address
 
 DEFAULT_KEY = "tallygate:policy"
-_LONGEST_KEY = 256
+_LONGEST = 256
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -29,6 +29,7 @@ class PolicyAddress:
         servers: addresses with credentials: of the server, of seeds of a cluster, or of sentinels.
         service: that the sentinels watch; empty where there are none.
         url_of: the address of a node that a cluster or a sentinel has named, by host and port.
+        fallback: the file to start with where nobody answers; empty where there is none.
     """
 
     name: str
@@ -36,6 +37,7 @@ class PolicyAddress:
     servers: Sequence[str]
     service: str
     url_of: Callable[[str, int], str]
+    fallback: str
 
 
 def is_address(where: str) -> bool:
@@ -44,24 +46,33 @@ def is_address(where: str) -> bool:
 
 
 def read_policy_address(where: str) -> PolicyAddress:
-    """Read ``redis://…?key=…`` and the other forms of an owner's address.
+    """Read ``redis://…?key=…&fallback=…`` and the other forms of an owner's address.
 
     Raises:
         ConfigError: it is not such an address. Never shows a password.
     """
     server, _, query = where.strip().partition("?")
-    options = [option for option in query.split("&") if option]
-    keys = [unquote(option[len("key=") :]) for option in options if option.startswith("key=")]
-    if len(keys) > 1 or not all(0 < len(key) <= _LONGEST_KEY and key.isprintable() for key in keys):
-        raise ConfigError(f"policy address has the keys {keys!r}; allowed: one of 1 to {_LONGEST_KEY} characters")
-    key = keys[0] if keys else DEFAULT_KEY
-    others = "&".join(option for option in options if not option.startswith("key="))
-    url = f"{server}?{others}" if others else server
+    own: dict[str, list[str]] = {"key": [], "fallback": []}
+    others = []
+    for option in filter(None, query.split("&")):
+        name, _, value = option.partition("=")
+        if name in own:
+            own[name].append(unquote(value))
+        else:
+            others.append(option)
+    for name, values in own.items():
+        if len(values) > 1 or not all(0 < len(value) <= _LONGEST and value.isprintable() for value in values):
+            raise ConfigError(f"policy address has as {name} {values!r}; allowed: one of 1 to {_LONGEST} characters")
+    key, fallback = (
+        next(iter(values), default) for values, default in zip(own.values(), (DEFAULT_KEY, ""), strict=True)
+    )
+    url = f"{server}?{'&'.join(others)}" if others else server
     try:
         if "+" in url.split("://", 1)[0]:
             many = read_many(url)
-            return PolicyAddress(f"{many.name}?key={key}", key, tuple(many.servers), many.service, many.url_of)
-        return PolicyAddress(f"{checked_address(url)}?key={key}", key, (url,), "", _nowhere_else)
+            servers = tuple(many.servers)
+            return PolicyAddress(f"{many.name}?key={key}", key, servers, many.service, many.url_of, fallback)
+        return PolicyAddress(f"{checked_address(url)}?key={key}", key, (url,), "", _nowhere_else, fallback)
     except ConfigError as fault:
         raise ConfigError(str(fault).replace("owner address", "policy address")) from None
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from enforcer.errors import ConfigError, PolicyError
-from enforcer.policies.sources import load_policy, source_of
+from enforcer.policies.sources import read_only_from, source_of
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -17,7 +17,7 @@ def main(arguments: Sequence[str]) -> int:
     status = 0
     for where in arguments[1:]:
         try:
-            policy = load_policy(where)
+            policy = read_only_from(where)
         except (ConfigError, PolicyError) as error:
             sys.stderr.write(f"{error}\n")
             status = 1

@@ -14,7 +14,7 @@ from enforcer.errors import InvalidField
 from enforcer.limiting.arguments import validate_name
 from enforcer.policies.explanation import Explanation, LimitSays, explain_policy
 from enforcer.policies.limits import MAX_COST_TOKENS
-from enforcer.policies.sources import load_policy
+from enforcer.policies.sources import read_only_from
 
 
 def explain_request(where: str, *, caller: str, scope: str, cost: str | None, tenant: str | None, as_json: bool) -> int:
@@ -36,7 +36,7 @@ def explain_request(where: str, *, caller: str, scope: str, cost: str | None, te
     validate_name("--scope", scope)
     if tenant is not None:
         validate_name("--tenant", tenant)
-    found = explain_policy(load_policy(where), caller=caller, scope=scope, cost=_cost(cost), tenant=tenant)
+    found = explain_policy(read_only_from(where), caller=caller, scope=scope, cost=_cost(cost), tenant=tenant)
     text = msgspec.json.format(msgspec.json.encode(found)).decode() if as_json else "\n".join(lines_of(found))
     sys.stdout.write(f"{text}\n")
     return 0

@@ -5,13 +5,17 @@ Never applies a policy, and never writes one.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Protocol
 
+from enforcer.errors import PolicyAway
 from enforcer.policies.addresses import is_address, read_policy_address
 from enforcer.policies.loader import parse_policy, read_policy
 from enforcer.policies.model import Policy
 from enforcer.policies.stored import StoredPolicy
+
+log = logging.getLogger("enforcer")
 
 
 class PolicySource(Protocol):
@@ -73,12 +77,28 @@ def source_of(where: str | Path) -> PolicySource:
 
 
 def load_policy(where: str | Path) -> Policy:
-    """Read and validate one policy, of a file or of Redis.
+    """Read and validate the policy that a gateway starts with, of a file or of Redis.
+
+    Where nobody answers and the address names a fallback, that file's is taken, and the log says so.
 
     Raises:
         ConfigError: an address is not one.
         PolicyError: it cannot be read or has faults; `faults` holds every one of them, in order of lines.
     """
+    try:
+        return read_only_from(where)
+    except PolicyAway as away:
+        fallback = read_policy_address(str(where)).fallback
+        if not fallback:
+            raise
+        policy = read_only_from(Path(fallback))
+        extra = {"action": "policy_load_error"}
+        log.error("%s; begun with version %d of %s", away, policy.version, fallback, extra=extra)  # noqa: TRY400 - no traceback helps
+        return policy
+
+
+def read_only_from(where: str | Path) -> Policy:
+    """The policy of this place and no other; arguments and errors are those of `load_policy`."""
     source = source_of(where)
     try:
         return parse_policy(source.read(), source=source.name)

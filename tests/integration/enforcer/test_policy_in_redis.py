@@ -42,11 +42,11 @@ class Kept:
             f"redis://{user}:{password}@{server.address}/0?key=tallygate:policy"
             for user, password in (("policy-reader", "another-password"), ("policy-writer", "a-long-password"))
         )
-        self._file = folder / "policy.yaml"
+        self.file = folder / "policy.yaml"
 
     def push(self, version: int, rate: float, *, comment: str = "") -> int:
-        self._file.write_text(POLICY.format(version=version, rate=rate) + comment)
-        return cli.main(["policy", "push", str(self._file), "--to", self.writer])
+        self.file.write_text(POLICY.format(version=version, rate=rate) + comment)
+        return cli.main(["policy", "push", str(self.file), "--to", self.writer])
 
     def gateway(self) -> Limiter:
         return build_limiter(
@@ -146,11 +146,16 @@ def test_a_frozen_server_stops_no_request_and_is_followed_again(
         assert time.monotonic() - started_s < 1
         with pytest.raises(PolicyAway):
             kept.gateway()
+        assert 1 == sum(getattr(record, "action", "") == "policy_load_error" for record in caplog.records)
+        restarted = build_limiter(
+            EnforcerConfig(owner_url=valkey_url, policy_path=f"{kept.reader}&fallback={kept.file}", copy_id="gw-again")
+        )
         thaw(kept.server.pid)
         assert 0 == kept.push(2, 50)
-        wait_until(lambda: gateway.check("acme").basis.policy_version == 2, 20, what="version 2")
+        for each in (gateway, restarted):
+            wait_until(lambda: each.check("acme").basis.policy_version == 2, 20, what="version 2")  # noqa: B023 - now
+        restarted.close()
     finally:
         thaw(kept.server.pid)
         gateway.close()
-    assert 1 == sum(getattr(record, "action", "") == "policy_load_error" for record in caplog.records)
     assert "password" not in caplog.text

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from urllib.parse import quote
+
 import pytest
 
 from enforcer.config import EnforcerConfig
-from enforcer.errors import ConfigError
+from enforcer.errors import ConfigError, PolicyAway
+from enforcer.policies import load_policy
 from enforcer.policies.addresses import is_address, read_policy_address
+from enforcer.policies.sources import read_only_from
 
 
 @pytest.mark.parametrize(
@@ -52,6 +57,7 @@ def test_each_form_names_key_and_servers_and_is_shown_without_credentials(
         "redis://u:secret@a?key=a&key=b",
         "redis://u:secret@a?key=a%0Ab",
         "redis://u:secret@a?other=1",
+        "redis://u:secret@a?fallback=",
         "http://u:secret@a?key=p",
         "redis+sentinel://u:secret@a?key=p",
         "redis+cluster://u:secret@a/main?key=p",
@@ -69,3 +75,21 @@ def test_anything_else_is_a_path(where: str) -> None:
     """Nobody's file may become an address."""
     assert not is_address(where)
     assert where == EnforcerConfig.from_env({"TALLYGATE_POLICY": where}).policy_path
+
+
+def test_a_start_without_an_answer_takes_the_fallback_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A fleet must be able to restart while the policy's server is away, if its operator says by what."""
+    path = tmp_path / "a policy.yaml"
+    path.write_text("version: 3\nplans: {p: {rate_per_s: 1, burst: 1}}\ndefault_plan: p\n")
+    nobody = "redis://u:secret@127.0.0.1:9?key=p"
+    with pytest.raises(PolicyAway, match=r"redis://127.0.0.1:9/0\?key=p: cannot be read"):
+        load_policy(nobody)
+    fallback = f"{nobody}&fallback={quote(str(path))}"
+    assert 3 == load_policy(fallback).version
+    (record,) = caplog.records
+    assert f"begun with version 3 of {path}" in record.getMessage()
+    assert "secret" not in caplog.text
+    with pytest.raises(PolicyAway):
+        read_only_from(fallback)
