@@ -138,6 +138,7 @@ def test_a_frozen_server_stops_no_request_and_is_followed_again(
     """The policy's server is not on the request path: the last good one stays in force, and the next is followed."""
     kept.push(1, 100)
     gateway = build_limiter(EnforcerConfig(owner_url=valkey_url, policy_path=kept.reader, copy_id="gw-frozen"))
+    running = [gateway]
     try:
         freeze(kept.server.pid)
         wait_until(lambda: "cannot be read" in caplog.text, 20, what="the alarm")
@@ -147,15 +148,15 @@ def test_a_frozen_server_stops_no_request_and_is_followed_again(
         with pytest.raises(PolicyAway):
             kept.gateway()
         assert 1 == sum(getattr(record, "action", "") == "policy_load_error" for record in caplog.records)
-        restarted = build_limiter(
-            EnforcerConfig(owner_url=valkey_url, policy_path=f"{kept.reader}&fallback={kept.file}", copy_id="gw-again")
-        )
+        again = f"{kept.reader}&fallback={kept.file}"
+        running.append(build_limiter(EnforcerConfig(owner_url=valkey_url, policy_path=again, copy_id="gw-again")))
         thaw(kept.server.pid)
         assert 0 == kept.push(2, 50)
-        for each in (gateway, restarted):
-            wait_until(lambda: each.check("acme").basis.policy_version == 2, 20, what="version 2")  # noqa: B023 - now
-        restarted.close()
+        wait_until(
+            lambda: all(each.check("acme").basis.policy_version == 2 for each in running), 20, what="version 2 in both"
+        )
     finally:
         thaw(kept.server.pid)
-        gateway.close()
+        for each in running:
+            each.close()
     assert "password" not in caplog.text
