@@ -14,6 +14,7 @@ from enforcer.core.degrade import Fallback, LocalBucket
 from enforcer.core.holding import Holding
 from enforcer.core.pace import Pace
 from enforcer.core.resolution import Due
+from enforcer.core.rooms import notice_of
 from enforcer.types import MAX_RETRY_MS, Answer, Ask, Standing
 
 #: Stock covers this much of the copy's own rate (rule 4 of the sizing).
@@ -36,6 +37,7 @@ class Account(Holding):
         watched: whether the asker looks for it falling idle.
         evicted: whether the limiter has forgotten it; it must not be used any more.
         standing: the caller and its terms, as its verdicts name them.
+        notice: of its terms, for what clients are told.
         k, tokens: copies counted and tokens left at the owner, by its last answer; 0 and the burst before the first.
         soft: whether so much of the limit was used, by the last answer, that its caller is to be warned.
         warn_again_ns: before then the sink is not told again that it is soft.
@@ -45,8 +47,8 @@ class Account(Holding):
 
     __slots__ = (
         "_as_of_ns", "_offered_reported", "_pace", "_turn_ns", "backoff", "caller", "due", "evicted", "k", "lanes",
-        "limit", "local", "node", "plan", "queued", "soft", "standing", "tokens", "touched_ns", "warn_again_ns",
-        "watched",
+        "limit", "local", "node", "notice", "plan", "queued", "soft", "standing", "tokens", "touched_ns",
+        "warn_again_ns", "watched",
     )  # fmt: skip
 
     def __init__(self, due: Due, *, now_ns: int, node: str = "") -> None:
@@ -76,6 +78,7 @@ class Account(Holding):
         self.due = due
         self.plan = due.terms.plan
         self.standing = Standing(due.subject, due.terms)
+        self.notice = notice_of(due.terms)
 
     def __str__(self) -> str:
         return f"the bucket of caller {self.caller!r}, limit {self.limit!r}"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from enforcer.core.account import Account
 from enforcer.core.degrade import FailRule, Fallback, LocalBucket, fallback
-from enforcer.core.rooms import Room, notice_of, room_of_verdict, whole_seconds
+from enforcer.core.rooms import Room, room_of_verdict, whole_seconds
 from enforcer.limiting.lane import Lane
 from enforcer.policies.model import FailMode
 from enforcer.types import NEVER_NS, Source, Verdict
@@ -23,7 +23,7 @@ def room_held(account: Account, now_ns: int) -> Room:
 
     Without the lock it may miss a grant that is just being turned to: it says too little then, never too much.
     """
-    notice = notice_of(account.standing.terms)
+    notice = account.notice
     current, upcoming = account.current, account.upcoming
     left = current.left
     left = left if left > 0 else 0
@@ -91,7 +91,7 @@ def _room_alone(
     open_capped: Mapping[Fallback, LocalBucket],
 ) -> Room:
     """What this copy would still admit while the owner is away: what it holds, or else its own bucket."""
-    notice = notice_of(account.standing.terms)
+    notice = account.notice
     kind = fallback(rule, account.plan, mode, k=account.k, per=account.due.per)
     bucket = (open_capped if mode is FailMode.OPEN_CAPPED else account.local).get(kind)
     first_left = kind.capacity if mode is FailMode.OPEN_CAPPED else min(kind.capacity, account.left_at_owner(now_ns))
