@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, ParamSpec, Self
 
 from enforcer.clock import Clock
 from enforcer.core.adapting import Adapting
 from enforcer.core.inflight import InFlight, Priority, Rooms
 from enforcer.forking import tell_of_forks
 from enforcer.types import Verdict
+
+P = ParamSpec("P")
 
 
 class Slot:
@@ -52,6 +54,17 @@ class Slot:
         allowed = False
         try:
             verdict = await check
+            allowed = verdict.allowed
+        finally:
+            if not allowed:
+                self.release()
+        return verdict
+
+    def checked_by(self, check: Callable[P, Verdict], /, *args: P.args, **kwargs: P.kwargs) -> Verdict:
+        """The same for a check on this thread."""
+        allowed = False
+        try:
+            verdict = check(*args, **kwargs)
             allowed = verdict.allowed
         finally:
             if not allowed:

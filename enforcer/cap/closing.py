@@ -5,9 +5,20 @@ A server calls `close` when the client went away, and need not when it read to t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from enforcer.cap.cap import Slot
+
+
+def held(respond: Callable[[], Iterable[bytes]], slot: Slot) -> HeldResponse:
+    """What the application answers, holding `slot` until it is finished; whatever `respond` raises comes through."""
+    response = None
+    try:
+        response = HeldResponse(respond(), slot)
+    finally:
+        if response is None:
+            slot.release()
+    return response
 
 
 class HeldResponse:

@@ -1,7 +1,8 @@
 """WSGI middleware: asks the limiter before the application runs, and tells the client where it stands.
 
 Refusals are answered here as JSON problem details, and the application never sees them. The application's own response
-passes through as it is, with headers added: it is neither read nor buffered.
+passes through as it is, with headers added: it is neither read nor buffered. With a cap it is held in an iterable that
+knows when it is finished, so a server cannot send it by ``wsgi.file_wrapper``.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from enforcer.cap.cap import NO_SLOT
+from enforcer.cap.closing import held
+from enforcer.cap.guard import CapGuard
 from enforcer.errors import InvalidField
 from enforcer.http.answers import (
     PROBLEM_MEDIA_TYPE,
@@ -22,7 +26,10 @@ from enforcer.http.answers import (
 )
 from enforcer.keying import Identify
 from enforcer.limiting.limiter import Limiter
+from enforcer.metrics.checks import measured_check
+from enforcer.metrics.metrics import Metrics
 from enforcer.process import PerProcess
+from enforcer.types import Source, Verdict
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -36,8 +43,8 @@ _UNPREFIXED = {"CONTENT_TYPE": b"content-type", "CONTENT_LENGTH": b"content-leng
 class RateLimitWSGIMiddleware:
     """Limits a WSGI application, under any number of threads.
 
-    Given a limiter, it uses it and leaves closing to you. Given a callable, it calls that at the first request of each
-    process, so after any fork, and closes what it built when the process ends.
+    Given a limiter, it uses it in this process and leaves closing to you. Given a callable, and in a fork also given a
+    limiter, it builds one at the first request of each process and closes it when that ends; see `PerProcess.of`.
     """
 
     def __init__(
@@ -48,6 +55,8 @@ class RateLimitWSGIMiddleware:
         identify: Identify = identify_by_account,
         scope_of: EnvironScope | None = None,
         headers: HeaderStyle = "draft",
+        cap: CapGuard | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """Wrap `app`.
 
@@ -60,6 +69,8 @@ class RateLimitWSGIMiddleware:
             scope_of: the request's scope by its environment, never made of the raw path; None: the policy's route that
                 matches, else ``(unmatched)``.
             headers: which rate-limit headers stand on responses.
+            cap: the protection, by the policy's ``cap``: a request that finds no room gets a 503. None: there is none.
+            metrics: told how long one check in sixteen took. None: nothing is.
 
         Raises:
             ConfigError: `headers` names no style.
@@ -70,6 +81,8 @@ class RateLimitWSGIMiddleware:
         self._scope_of = scope_of
         self._fields = fields_in_style(headers)
         self._routes = PolicyRoutes()
+        self._cap = cap
+        self._check = Limiter.check if metrics is None else measured_check(metrics)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request."""
@@ -82,14 +95,24 @@ class RateLimitWSGIMiddleware:
                 scope = self._scope_of(environ)
             else:
                 scope = self._routes.scope_of(policy, request["method"], request["path"])
-            verdict = limiter.check(policy.anonymous.caller if caller is None else caller, scope)
+            caller = policy.anonymous.caller if caller is None else caller
+            entered = NO_SLOT if self._cap is None else self._cap.enter(limiter, caller, scope)
+            verdict = (
+                entered if isinstance(entered, Verdict) else entered.checked_by(self._check, limiter, caller, scope)
+            )
         except InvalidField as fault:
             return _problem(environ, start_response, "400 Bad Request", [], bad_request_body(fault))
-        fields = self._fields(limiter, verdict)
-        if not verdict.allowed:
-            body = refused_body(limiter, verdict)
-            return _problem(environ, start_response, "429 Too Many Requests", fields, body)
-        added = _text(fields)
+        if isinstance(entered, Verdict) or not verdict.allowed:
+            status = "503 Service Unavailable" if verdict.source is Source.CAP else "429 Too Many Requests"
+            fields = self._fields(limiter, verdict)
+            return _problem(environ, start_response, status, fields, refused_body(limiter, verdict))
+        if self._cap is None:
+            return self._app(environ, self._starting(start_response, limiter, verdict))
+        return held(lambda: self._app(environ, self._starting(start_response, limiter, verdict)), entered)
+
+    def _starting(self, start_response: StartResponse, limiter: Limiter, verdict: Verdict) -> StartResponse:
+        """Starts the response with the limiter's headers added."""
+        added = _text(self._fields(limiter, verdict))
 
         def start_with_fields(status: str, headers: list[tuple[str, str]], exc_info: Any = None, /) -> Any:
             # A server may tell a second start by its third argument being there at all.
@@ -97,7 +120,7 @@ class RateLimitWSGIMiddleware:
                 return start_response(status, [*headers, *added])
             return start_response(status, [*headers, *added], exc_info)
 
-        return self._app(environ, start_with_fields)
+        return start_with_fields
 
 
 def _request(environ: Mapping[str, Any]) -> dict[str, Any]:
