@@ -6,11 +6,13 @@ application before it forks.
 
 from __future__ import annotations
 
+import itertools
 import os
 
-from flask import Flask
+from flask import Flask, Response
 
 from enforcer import RateLimitWSGIMiddleware, build_limiter
+from enforcer.cap.guard import CapGuard
 from enforcer.limiting.limiter import Limiter
 from tests.servers.file_sink import FileSink
 
@@ -28,5 +30,11 @@ def hello() -> str:
     return str(os.getpid())
 
 
+@site.get("/stream")
+def stream() -> Response:
+    """An answer without an end."""
+    return Response(itertools.repeat(b"." * 65_536))
+
+
 _given = _build() if os.environ.get("TALLYGATE_TEST_GIVES") == "limiter" else _build
-application = RateLimitWSGIMiddleware(site.wsgi_app, _given)
+application = RateLimitWSGIMiddleware(site.wsgi_app, _given, cap=CapGuard())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -116,3 +117,21 @@ def test_uvicorns_workers_are_copies_of_their_own(fresh_valkey: Valkey, tmp_path
     assert 2 == len(record.served)
     _check(server, record, fresh_valkey)
     assert took_s < 10, server.log.read_text()
+
+
+def test_a_client_that_goes_away_in_the_middle_gives_its_slot_back(fresh_valkey: Valkey, tmp_path: Path) -> None:
+    """E23 on a real server: the cap is the protection, and must not close the service for good."""
+    settings = _settings(fresh_valkey, tmp_path)
+    (tmp_path / "policy.yaml").write_text(
+        f"{POLICY}fleet: {{copies: 1, ceiling_per_s: 10}}\ncap: {{latency_ms: 100}}\n"
+    )
+    words = ("gunicorn", "--bind", "127.0.0.1:0", "--threads", "4", "--no-control-socket", APP)
+    with running(*words, log=tmp_path / "log", settings=settings) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+            client.sendall(b"GET /stream HTTP/1.1\r\nHost: gateway\r\nX-Account: other\r\n\r\n")
+            assert client.recv(12) == b"HTTP/1.1 200"
+            status, headers, _ = server.get("other")
+            assert (503, "1") == (status, headers["retry-after"])
+        wait_until(lambda: server.get("other")[0] == 200, 20, what="the slot")
+        server.stop()
+    Record(tmp_path / "record").assert_adds_up()
