@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,16 @@ def test_the_wsgi_application_serves_with_headers() -> None:
         answer = client.get("/", headers={"x-account": "acme"})
     assert (200, "hello\n") == (answer.status_code, answer.text)
     assert "ratelimit" in answer.headers
+
+
+@pytest.mark.parametrize(("page", "examples"), [("asgi.md", {"fastapi"}), ("wsgi.md", {"flask", "django"})])
+def test_pages_start_workers_as_the_examples_do(page: str, examples: set[str]) -> None:
+    """`tests/e2e/examples` starts the examples as their READMEs say; a page must show the same, to the letter."""
+    shown = dict(
+        re.findall(r"<!-- examples/(\w+)/README.md -->\n```sh\n(.*?)```", (WAYS / page).read_text(), re.DOTALL)
+    )
+    assert examples == set(shown)
+    assert shown == {name: snippets(ROOT / "examples" / name / "README.md", "sh")[0] for name in shown}
 
 
 @pytest.mark.parametrize("page", sorted(path.name for path in WAYS.glob("*.md")))

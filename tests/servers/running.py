@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -59,14 +59,19 @@ class Server:
 
 
 @contextmanager
-def running(*words: str, log: Path, settings: Mapping[str, str], cwd: Path = ROOT) -> Iterator[Server]:
+def running(*words: str, log: Path, settings: Mapping[str, str]) -> Iterator[Server]:
     """``python -m WORDS`` with these settings; its log must name the port of 127.0.0.1 on which it listens."""
+    with launched([sys.executable, "-m", *words], log=log, settings=settings) as server:
+        yield server
+
+
+@contextmanager
+def launched(argv: Sequence[str], *, log: Path, settings: Mapping[str, str]) -> Iterator[Server]:
+    """The same for any command."""
     environ = {name: text for name, text in os.environ.items() if not name.startswith("TALLYGATE_")}
     environ |= {"PYTHONUNBUFFERED": "1", **settings}
     with log.open("wb") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *words], env=environ, stdout=file, stderr=subprocess.STDOUT, cwd=cwd
-        )
+        process = subprocess.Popen(argv, env=environ, stdout=file, stderr=subprocess.STDOUT, cwd=ROOT)
     server = Server(process, log)
 
     def listens() -> bool:
