@@ -32,7 +32,7 @@ check: setup ## linters, types, import rules
 	@.venv/bin/lint-imports
 
 bench: setup-services ## every benchmark, one table each
-	@for name in check wire owner simulate sidecar envoy pipeline; do $(PY) -m benchmarks.$$name || exit 1; done
+	@for name in check lock wire owner simulate sidecar envoy pipeline; do $(PY) -m benchmarks.$$name || exit 1; done
 
 compose-check: ## docker-compose.yml on a Docker engine of its own, with traffic and crashes (Debian, root, ten minutes)
 	@scripts/compose-check.sh

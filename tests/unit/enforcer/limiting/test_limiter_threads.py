@@ -100,7 +100,8 @@ def test_a_thousand_threads_on_a_grant_of_fifty_get_fifty(locked: bool | None) -
 
 
 @pytest.mark.usefixtures("_fast_switching")
-def test_grants_that_change_under_many_threads_are_spent_exactly() -> None:
+@pytest.mark.parametrize("locked", [None, True])
+def test_grants_that_change_under_many_threads_are_spent_exactly(locked: bool | None) -> None:
     """Every token of every grant: spent by one decision that names it, or given back."""
     left = [2_000]
 
@@ -109,7 +110,7 @@ def test_grants_that_change_under_many_threads_are_spent_exactly() -> None:
         left[0] -= given
         return given
 
-    limiter, sink = _limiter(GatedOwner(size))
+    limiter, sink = _limiter(GatedOwner(size), locked=locked)
 
     def check_many(worker: int) -> int:
         return sum(limiter.check("acme", f"route-{worker % 3}").allowed for _ in range(400))
