@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from statistics import median
 
-from benchmarks.check import CountingSink, GenerousOwner, WrongCount
+from benchmarks.stand_ins import CountingSink, GenerousOwner, WrongCount
 from benchmarks.report import Result, write
 from enforcer.identity import new_identity
 from enforcer.limiting.limiter import Limiter

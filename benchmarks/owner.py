@@ -20,9 +20,10 @@ from statistics import median
 import redis
 
 from benchmarks.report import Result, write
+from enforcer.messages import Answer, Ask, AskFault, SettleCause, Settlement
 from enforcer.owners.port import Owner
 from enforcer.owners.redis import RedisOwner
-from enforcer.types import Answer, Ask, AskFault, Grant, Plan, SettleCause, Settlement
+from enforcer.types import Grant, Plan
 from tallygate.engines.valkey import start_valkey
 
 KS = (4, 30, 240)

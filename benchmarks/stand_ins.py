@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from enforcer.messages import Answer, Ask
 from enforcer.sink import GrantSettled, NullSink
-from enforcer.types import Answer, Ask, Grant, Verdict
+from enforcer.types import Grant, Verdict
 
 _HOUR_US = 3_600_000_000
 

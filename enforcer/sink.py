@@ -10,7 +10,8 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from enforcer.types import Grant, Settlement, Verdict
+from enforcer.messages import Settlement
+from enforcer.types import Grant, Verdict
 
 
 class GrantIssued(msgspec.Struct, frozen=True):

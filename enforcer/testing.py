@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from enforcer.messages import Settlement
 from enforcer.sink import DegradeChanged, Event, GrantIssued, GrantSettled
-from enforcer.types import Charge, Settlement, Verdict
+from enforcer.types import Charge, Verdict
 
 
 class RecordingSink:

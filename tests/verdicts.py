@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from enforcer.identity import CopyIdentity
+from enforcer.messages import SettleCause, Settlement
 from enforcer.sink import GrantIssued, GrantSettled
 from enforcer.types import (
     NEVER_NS,
@@ -15,8 +16,6 @@ from enforcer.types import (
     Grant,
     Plan,
     Reason,
-    SettleCause,
-    Settlement,
     Source,
     Standing,
     Terms,

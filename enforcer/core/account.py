@@ -15,7 +15,8 @@ from enforcer.core.holding import Holding
 from enforcer.core.pace import Pace
 from enforcer.core.resolution import Due
 from enforcer.core.rooms import notice_of
-from enforcer.types import MAX_RETRY_MS, Answer, Ask, Standing
+from enforcer.messages import Answer, Ask
+from enforcer.types import MAX_RETRY_MS, Standing
 
 #: Stock covers this much of the copy's own rate (rule 4 of the sizing).
 _STOCK_S = 2.0

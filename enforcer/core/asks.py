@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from enforcer.errors import InvalidField
-from enforcer.types import Ask, Plan
+from enforcer.messages import Ask
+from enforcer.types import Plan
 
 #: Largest count of tokens in one field: they are stored as 32 bits.
 MOST_TOKENS = (1 << 32) - 1

@@ -14,7 +14,8 @@ from enforcer.core import quota, sizing
 from enforcer.core.dials import LONGEST_US, Dials
 from enforcer.core.sizing import MICRO
 from enforcer.core.state import Bucket, Member, OpenGrant, Tombstone, copied, full_bucket, step_clock, unspent_stock
-from enforcer.types import Answer, Ask, Credit, Grant, Settlement
+from enforcer.messages import Answer, Ask, Credit, Settlement
+from enforcer.types import Grant
 
 #: Open grants of one member beyond which it is lent nothing more: the protocol needs two and a lost one.
 MOST_OPEN = 8

@@ -7,7 +7,8 @@ itself on its fast path.
 from __future__ import annotations
 
 from enforcer.core.lease import Lease
-from enforcer.types import Grant, SettleCause, Settlement
+from enforcer.messages import SettleCause, Settlement
+from enforcer.types import Grant
 
 #: Part of a grant that is left when the next one is asked for.
 _LOW_WATER_DIVISOR = 4

@@ -11,7 +11,7 @@ import math
 from enforcer.core.dials import Dials
 from enforcer.core.sizing import MICRO
 from enforcer.core.state import Bucket
-from enforcer.types import Ask, AskFault
+from enforcer.messages import Ask, AskFault
 
 
 class OutsideCalendar(Exception):

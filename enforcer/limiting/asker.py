@@ -21,9 +21,9 @@ from enforcer.limiting.settling import BATCH, failure_cause, settle_last
 from enforcer.limiting.tending import Tending
 from enforcer.limiting.waiter import Waiter
 from enforcer.limiting.waiting import Desk, Lines, deliver
+from enforcer.messages import Answer, Ask, AskFault, Moved, SettleCause
 from enforcer.owners.port import Owner
 from enforcer.settings import LimiterSettings
-from enforcer.types import Answer, Ask, AskFault, Moved, SettleCause
 
 log = logging.getLogger("enforcer")
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from enforcer.clock import Clock
 from enforcer.core.account import Account
 from enforcer.limiting.reporting import Reporting
+from enforcer.messages import Ask
 from enforcer.policies.calendar import turns
-from enforcer.types import Ask
 
 
 class Composing:

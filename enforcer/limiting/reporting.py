@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from enforcer.clock import Clock
 from enforcer.core.account import Account
+from enforcer.messages import Answer, SettleCause, Settlement
 from enforcer.sink import DegradeChanged, GrantIssued, GrantSettled, Sink, SoftLimitReached
-from enforcer.types import Answer, SettleCause, Settlement
 
 #: A caller that swings around a soft limit is told of once in this time.
 _WARN_EVERY_NS = 60_000_000_000

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from enforcer.clock import Clock
 from enforcer.core.account import Account
 from enforcer.errors import EnforcerError, OwnerUnavailable
+from enforcer.messages import Ask, AskFault
 from enforcer.owners.port import Owner
-from enforcer.types import Ask, AskFault, Verdict
+from enforcer.types import Verdict
 
 log = logging.getLogger("enforcer")
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable
 
 from enforcer.core.account import Account
 from enforcer.core.idle import goes_home
+from enforcer.messages import SettleCause
 from enforcer.settings import LimiterSettings
-from enforcer.types import SettleCause
 
 #: How late a round may be.
 _LATE_NS = 250_000_000

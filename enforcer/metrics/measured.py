@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from enforcer.clock import Clock
+from enforcer.messages import Answer, Ask, AskFault
 from enforcer.metrics.metrics import Metrics
 from enforcer.owners.port import Owner
 from enforcer.sink import DegradeChanged, Event, GrantIssued, GrantSettled, Sink
-from enforcer.types import Answer, Ask, AskFault, Reason, Source, Verdict
+from enforcer.types import Reason, Source, Verdict
 
 log = logging.getLogger("enforcer")
 

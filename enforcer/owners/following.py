@@ -15,8 +15,8 @@ import msgspec
 
 from enforcer.core.backoff import Backoff
 from enforcer.errors import OwnerUnavailable
+from enforcer.messages import Answer, Ask, AskFault, Moved
 from enforcer.owners.port import Owner
-from enforcer.types import Answer, Ask, AskFault, Moved
 
 #: A stale node may name one that is giving the bucket away just now; more than two steps are no cluster's doing.
 _STEPS = 2

@@ -14,7 +14,7 @@ from enforcer.core.dials import DEFAULT_DIALS, Dials
 from enforcer.core.quota import OutsideCalendar
 from enforcer.core.state import Bucket
 from enforcer.errors import OwnerUnavailable
-from enforcer.types import Answer, Ask, AskFault
+from enforcer.messages import Answer, Ask, AskFault
 
 #: Asks between two looks for buckets that would be full by now.
 _SWEEP_EVERY = 4096

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from enforcer.types import Answer, Ask, AskFault
+from enforcer.messages import Answer, Ask, AskFault
 
 
 @runtime_checkable

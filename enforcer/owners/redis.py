@@ -17,13 +17,14 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from enforcer.core.asks import check_ask
 from enforcer.core.dials import DEFAULT_DIALS, Dials
 from enforcer.errors import ConfigError, OwnerUnavailable
+from enforcer.messages import Answer, Ask, AskFault, Moved
 from enforcer.owners.greeting import greet
 from enforcer.owners.keys import bucket_key
 from enforcer.owners.lua import grant_script
 from enforcer.owners.lua.frames import pack_ask, pack_terms
 from enforcer.owners.replies import cause, is_of_the_bucket, outcome
 from enforcer.owners.servers import checked_address, connection_maker
-from enforcer.types import Answer, Ask, AskFault, Moved, Plan
+from enforcer.types import Plan
 
 Command = tuple[bytes, ...]
 

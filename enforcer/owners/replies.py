@@ -19,8 +19,8 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from enforcer.messages import Answer, Ask, AskFault, Moved
 from enforcer.owners.lua.frames import unpack_outcome
-from enforcer.types import Answer, Ask, AskFault, Moved
 
 #: What a server says of itself, also from within a script. Anything else that a script meets is in its bucket.
 _OF_THE_SERVER = re.compile(

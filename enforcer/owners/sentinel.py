@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from enforcer.errors import OwnerUnavailable
+from enforcer.messages import Answer, Ask, AskFault
 from enforcer.owners.asking import ask_server
 from enforcer.owners.looking import Lookup
 from enforcer.owners.port import Owner
-from enforcer.types import Answer, Ask, AskFault
 
 
 class FollowedOwner:

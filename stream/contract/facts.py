@@ -15,8 +15,9 @@ import msgspec
 from msgspec import Meta
 
 from enforcer.identity import CopyIdentity
+from enforcer.messages import SettleCause, Settlement
 from enforcer.sink import CostChanged, GrantIssued, GrantSettled
-from enforcer.types import Grant, SettleCause, Settlement
+from enforcer.types import Grant
 from stream.contract.layout import AT_US_MAX, COPY_ID_PATTERN, U32_MAX, CorruptBlock, UnencodableBlock
 
 KIND: Final = "tallygate.facts"

@@ -9,12 +9,13 @@ from urllib.parse import urlsplit
 import redis
 
 from enforcer.core.dials import DEFAULT_DIALS, Dials
+from enforcer.messages import Answer, Ask, AskFault, SettleCause, Settlement
 from enforcer.owners.keys import bucket_key
 from enforcer.owners.lua import grant_script
 from enforcer.owners.memory import MemoryOwner
 from enforcer.owners.port import Owner
 from enforcer.owners.redis import RedisOwner
-from enforcer.types import Answer, Ask, AskFault, Plan, SettleCause, Settlement
+from enforcer.types import Plan
 
 #: A day in 2026, unix microseconds: numbers as large as real ones.
 START_US = 1_780_000_000_000_000

@@ -9,7 +9,8 @@ from __future__ import annotations
 import pytest
 
 from enforcer.core.dials import DEFAULT_DIALS
-from enforcer.types import Plan, SettleCause
+from enforcer.messages import SettleCause
+from enforcer.types import Plan
 from tests.contract.desk import SECOND_US, Desk, total
 
 STANDARD = Plan("standard", 100.0, 200)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import pytest
 
 from enforcer.errors import InvalidField, OwnerUnavailable
-from enforcer.types import Ask, AskFault, Plan
+from enforcer.messages import Ask, AskFault
+from enforcer.types import Plan
 from tests.contract.desk import Desk, answers, total
 from tests.contract.owner import EXACT, EXPIRED_S, STANDARD, STILL
 

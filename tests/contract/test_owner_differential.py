@@ -14,8 +14,9 @@ from enforcer.core.bucket import answer
 from enforcer.core.dials import DEFAULT_DIALS, Dials
 from enforcer.core.quota import OutsideCalendar
 from enforcer.core.state import Bucket
+from enforcer.messages import Answer, Ask, AskFault, SettleCause, Settlement
 from enforcer.owners.redis import RedisOwner
-from enforcer.types import Answer, Ask, AskFault, Grant, Plan, SettleCause, Settlement
+from enforcer.types import Grant, Plan
 from tests.contract.desk import RedisDesk
 
 PLANS = (

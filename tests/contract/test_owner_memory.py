@@ -6,8 +6,9 @@ import pytest
 
 from enforcer.core.dials import DEFAULT_DIALS
 from enforcer.errors import OwnerUnavailable
+from enforcer.messages import Ask
 from enforcer.owners.memory import MemoryOwner
-from enforcer.types import Ask, Plan
+from enforcer.types import Plan
 from tests.contract.desk import START_US, Desk, MemoryDesk
 from tests.contract.owner import OwnerContract
 from tests.contract.owner_faults import OwnerFaults

@@ -12,9 +12,10 @@ import redis
 
 from enforcer.core.dials import DEFAULT_DIALS
 from enforcer.errors import ConfigError, OwnerUnavailable
+from enforcer.messages import Answer, Ask, AskFault
 from enforcer.owners.keys import bucket_key
 from enforcer.owners.redis import RedisOwner
-from enforcer.types import Answer, Ask, AskFault, Plan
+from enforcer.types import Plan
 from tallygate.engines.valkey import Valkey
 from tests.contract.desk import Desk, RedisDesk, answers
 from tests.contract.owner import OwnerContract

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from enforcer.types import Answer, Ask, Grant, Plan, SettleCause, Settlement
+from enforcer.messages import Answer, Ask, SettleCause, Settlement
+from enforcer.types import Grant, Plan
 
 #: A copy holds at most this many grants of a bucket: the current and the next.
 MOST_HELD = 2

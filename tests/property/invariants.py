@@ -12,7 +12,8 @@ from enforcer.core.bucket import answer
 from enforcer.core.dials import Dials, epsilon_tokens
 from enforcer.core.sizing import MICRO
 from enforcer.core.state import Bucket, unspent_stock
-from enforcer.types import Answer, Ask, Plan
+from enforcer.messages import Answer, Ask
+from enforcer.types import Plan
 
 #: Half a millionth of a token for each answer, and the rounding of doubles: never near one token.
 ROUNDING_TOKENS = 0.01

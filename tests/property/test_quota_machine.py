@@ -18,7 +18,8 @@ from enforcer.core.dials import DEFAULT_DIALS, Dials
 from enforcer.core.quota import OutsideCalendar
 from enforcer.core.sizing import MICRO
 from enforcer.core.state import Bucket
-from enforcer.types import Answer, Ask, Plan
+from enforcer.messages import Answer, Ask
+from enforcer.types import Plan
 from tests.property.copy_model import ModelCopy
 from tests.property.world import START_US, Fate
 

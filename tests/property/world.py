@@ -11,7 +11,8 @@ from enforcer.core.bucket import answer
 from enforcer.core.dials import Dials
 from enforcer.core.sizing import MICRO
 from enforcer.core.state import Bucket
-from enforcer.types import Answer, Ask, Plan
+from enforcer.messages import Answer, Ask
+from enforcer.types import Plan
 from tests.property import invariants
 from tests.property.copy_model import ModelCopy
 

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from enforcer.core.account import Account
 from enforcer.core.degrade import Fallback
 from enforcer.core.idle import goes_home
-from enforcer.types import Answer, Ask, Plan, Reason, SettleCause
+from enforcer.messages import Answer, Ask, SettleCause
+from enforcer.types import Plan, Reason
 from tests.sim.figures import Figures, oracle, worst_excess
 from tests.sim.owners import OwnerRule
 from tests.sim.timeline import SECOND_US, Timeline

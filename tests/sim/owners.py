@@ -11,7 +11,8 @@ from typing import Any
 
 from enforcer.core.bucket import answer
 from enforcer.core.dials import DEFAULT_DIALS, Dials
-from enforcer.types import Answer, Ask, Grant
+from enforcer.messages import Answer, Ask
+from enforcer.types import Grant
 
 #: How long after its expiry an owner still waits for a grant's total.
 _GRACE_US = 1_000_000

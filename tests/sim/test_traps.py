@@ -10,7 +10,8 @@ import pytest
 
 from enforcer.core import sizing
 from enforcer.core.dials import DEFAULT_DIALS, Dials
-from enforcer.types import Answer, Ask, Plan
+from enforcer.messages import Answer, Ask
+from enforcer.types import Plan
 from tests.sim.owners import OwnerRule, specified
 from tests.sim.reduced import LARGE, STANDARD, one, send, written
 from tests.sim.traffic import Traffic

@@ -14,7 +14,8 @@ import msgspec
 from enforcer.core.asks import MOST_COUNT, MOST_TOKENS
 from enforcer.core.dials import Dials
 from enforcer.core.quota import outside_calendar
-from enforcer.types import Answer, Ask, AskFault, Credit, Grant, Plan
+from enforcer.messages import Answer, Ask, AskFault, Credit
+from enforcer.types import Grant, Plan
 
 _ASK = struct.Struct("<8d")
 _SETTLEMENT = struct.Struct("<dIBId")

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from enforcer.messages import SettleCause, Settlement
 from enforcer.sink import DegradeChanged, GrantIssued, GrantSettled, NullSink, Sink
 from enforcer.testing import RecordingSink
-from enforcer.types import Basis, Grant, Plan, SettleCause, Settlement, Standing, Terms, Verdict
+from enforcer.types import Basis, Grant, Plan, Standing, Terms, Verdict
 
 
 def _verdict(seq: int) -> Verdict:

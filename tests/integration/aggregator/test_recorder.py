@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from enforcer.identity import CopyIdentity
+from enforcer.messages import SettleCause, Settlement
 from enforcer.sink import GrantIssued, GrantSettled
-from enforcer.types import Basis, Grant, Plan, SettleCause, Settlement, Standing, Terms, Verdict
+from enforcer.types import Basis, Grant, Plan, Standing, Terms, Verdict
 from stream.contract.codec import encode_block
 from stream.contract.control import DecisionsLost, encode_control
 from stream.contract.facts import encode_facts

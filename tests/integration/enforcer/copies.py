@@ -11,10 +11,11 @@ from contextlib import contextmanager
 
 from enforcer.identity import new_identity
 from enforcer.limiting.limiter import Limiter
+from enforcer.messages import Answer, Ask
 from enforcer.owners.addresses import owners_from_url
 from enforcer.owners.port import Owner, Owners
 from enforcer.testing import RecordingSink
-from enforcer.types import Answer, Ask, Plan, Verdict
+from enforcer.types import Plan, Verdict
 from tests.unit.enforcer.harness import make_policy
 
 BURST = 200

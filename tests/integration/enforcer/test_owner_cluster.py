@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from enforcer.errors import OwnerUnavailable
+from enforcer.messages import Answer, Ask, Moved
 from enforcer.owners.addresses import owners_from_url
 from enforcer.owners.port import Owners
 from enforcer.policies.addresses import read_policy_address
 from enforcer.policies.stored import StoredPolicy
-from enforcer.types import Answer, Ask, Moved, Plan
+from enforcer.types import Plan
 from tests.integration.enforcer.clusters import Cluster, cluster_of
 from tests.processes import kill, wait_until
 

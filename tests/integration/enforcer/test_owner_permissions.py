@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from enforcer.errors import OwnerUnavailable
+from enforcer.messages import Answer, Ask
 from enforcer.owners.asking import ask_server
 from enforcer.owners.redis import RedisOwner
-from enforcer.types import Answer, Ask, Plan
+from enforcer.types import Plan
 from tallygate.engines.valkey import Valkey
 
 HOWTO = Path(__file__).resolve().parents[3] / "docs" / "howto" / "many-owners.md"

@@ -11,9 +11,10 @@ import pytest
 import redis
 
 from enforcer.errors import OwnerUnavailable
+from enforcer.messages import Answer, Ask, AskFault
 from enforcer.owners.asking import ask_server
 from enforcer.owners.redis import RedisOwner
-from enforcer.types import Answer, Ask, AskFault, Source
+from enforcer.types import Source
 from tallygate.engines.valkey import Valkey
 from tests.integration.enforcer.copies import assert_buckets_hold_the_rest, limiter_on
 from tests.integration.enforcer.servers import redis_server

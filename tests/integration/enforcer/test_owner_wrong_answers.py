@@ -6,9 +6,10 @@ import pytest
 import redis
 
 from enforcer.limiting.limiter import Limiter
+from enforcer.messages import Answer, Ask
 from enforcer.owners.addresses import owners_from_url
 from enforcer.owners.redis import RedisOwner
-from enforcer.types import Answer, Ask, Source
+from enforcer.types import Source
 from tallygate.engines.valkey import Valkey
 from tests.integration.enforcer.copies import PLAN, assert_buckets_hold_the_rest, check_at_once, limiter_on
 from tests.processes import wait_until

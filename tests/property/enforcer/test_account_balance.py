@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from enforcer.core.account import Account
 from enforcer.core.resolution import Due
-from enforcer.types import Answer, Ask, Grant, Plan, SettleCause, Terms
+from enforcer.messages import Answer, Ask, SettleCause
+from enforcer.types import Grant, Plan, Terms
 
 S = 1_000_000_000
 TERMS = Terms("rate", Plan("standard", 100.0, 200), 1)

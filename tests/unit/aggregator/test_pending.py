@@ -9,8 +9,9 @@ import pytest
 from aggregator.core import record_batches
 from aggregator.core.pending import Pending
 from enforcer.identity import CopyIdentity
+from enforcer.messages import SettleCause, Settlement
 from enforcer.sink import GrantIssued, GrantSettled
-from enforcer.types import Grant, SettleCause, Settlement
+from enforcer.types import Grant
 from stream.contract.control import CopyStarted, DecisionsLost, encode_control
 from stream.contract.facts import encode_facts
 from stream.contract.topics import CONTROL, DECISIONS, GRANTS

@@ -18,7 +18,8 @@ from aggregator.sql import (
     read_migration,
     split_statements,
 )
-from enforcer.types import Reason, SettleCause, Source
+from enforcer.messages import SettleCause
+from enforcer.types import Reason, Source
 from stream.contract.block import DecisionBlock, OtherCharge
 from tests.recordblocks import MIDNIGHT_US, Made, at, make_block
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from benchmarks.owner import CALLERS, CountsDiffer, Fleet
+from enforcer.messages import Answer, Ask, AskFault
 from enforcer.owners.memory import MemoryOwner
-from enforcer.types import Answer, Ask, AskFault
 
 START_US = 1_780_000_000_000_000
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from enforcer.core.account import Account
 from enforcer.core.resolution import Due
-from enforcer.types import MAX_RETRY_MS, Answer, Ask, Grant, Plan, SettleCause, Settlement, Terms
+from enforcer.messages import Answer, Ask, SettleCause, Settlement
+from enforcer.types import MAX_RETRY_MS, Grant, Plan, Terms
 
 S = 1_000_000_000
 PLAN = Plan("standard", 100.0, 200)

@@ -8,7 +8,8 @@ from enforcer.core.bucket import MOST_OPEN, MOST_TOMBSTONES, answer
 from enforcer.core.dials import DEFAULT_DIALS
 from enforcer.core.sizing import MICRO
 from enforcer.core.state import Bucket
-from enforcer.types import Answer, Ask, Plan, SettleCause, Settlement
+from enforcer.messages import Answer, Ask, SettleCause, Settlement
+from enforcer.types import Plan
 
 NOW_US = 1_780_000_000_000_000
 SECOND_US = 1_000_000

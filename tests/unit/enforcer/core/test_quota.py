@@ -8,7 +8,8 @@ from enforcer.core.bucket import answer
 from enforcer.core.dials import DEFAULT_DIALS
 from enforcer.core.quota import OutsideCalendar
 from enforcer.core.state import Bucket
-from enforcer.types import Answer, Ask, Plan, SettleCause, Settlement
+from enforcer.messages import Answer, Ask, SettleCause, Settlement
+from enforcer.types import Plan
 
 SECOND_US = 1_000_000
 DAY_US = 86_400 * SECOND_US

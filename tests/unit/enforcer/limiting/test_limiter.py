@@ -9,7 +9,8 @@ import pytest
 from enforcer.errors import EnforcerError, InvalidField
 from enforcer.identity import CopyIdentity, parse_request_id
 from enforcer.limiting.waiter import Waiter
-from enforcer.types import Reason, SettleCause, Source
+from enforcer.messages import SettleCause
+from enforcer.types import Reason, Source
 from tests.unit.enforcer.harness import Fleet, make_policy
 
 

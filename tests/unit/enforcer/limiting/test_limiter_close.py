@@ -11,9 +11,10 @@ import pytest
 from enforcer.errors import EnforcerError, OwnerUnavailable
 from enforcer.identity import new_identity
 from enforcer.limiting.limiter import Limiter
+from enforcer.messages import Answer, Ask, AskFault
 from enforcer.settings import LimiterSettings
 from enforcer.testing import RecordingSink
-from enforcer.types import Answer, Ask, AskFault, Source, Verdict
+from enforcer.types import Source, Verdict
 from tests.processes import wait_until
 from tests.unit.enforcer.harness import Fleet, asker_of, make_policy, owner_of
 from tests.unit.enforcer.limiting.test_limiter_threads import GatedOwner

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from enforcer.errors import OwnerUnavailable
-from enforcer.types import Answer, Reason, Source
+from enforcer.messages import Answer
+from enforcer.types import Reason, Source
 from tests.unit.enforcer.harness import Fleet, make_policy, owner_of
 
 

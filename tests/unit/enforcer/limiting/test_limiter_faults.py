@@ -8,7 +8,8 @@ import pytest
 
 from enforcer.errors import OwnerUnavailable
 from enforcer.limiting.waiter import Waiter
-from enforcer.types import Answer, Ask, AskFault, Reason, Source
+from enforcer.messages import Answer, Ask, AskFault
+from enforcer.types import Reason, Source
 from tests.unit.enforcer.harness import Fleet, asker_of, make_policy, owner_of
 
 BAD = ("bad", "rate")

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from enforcer.clock import SystemClock
 from enforcer.identity import new_identity
 from enforcer.limiting.limiter import Limiter
+from enforcer.messages import Answer, Ask, AskFault
 from enforcer.owners.memory import MemoryOwner
 from enforcer.owners.port import Owner
 from enforcer.testing import RecordingSink
-from enforcer.types import Answer, Ask, AskFault, Source
+from enforcer.types import Source
 from tests.unit.enforcer.harness import make_policy
 
 BURST = 200

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from enforcer.types import SettleCause, Source, Verdict
+from enforcer.messages import SettleCause
+from enforcer.types import Source, Verdict
 from tests.unit.enforcer.harness import Fleet, make_policy
 
 BURST = 50

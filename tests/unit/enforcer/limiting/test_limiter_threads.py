@@ -15,9 +15,10 @@ from enforcer.errors import OwnerUnavailable
 from enforcer.identity import new_identity
 from enforcer.limiting.limiter import Limiter
 from enforcer.limiting.waiter import Waiter
+from enforcer.messages import Answer, Ask
 from enforcer.settings import LimiterSettings
 from enforcer.testing import RecordingSink
-from enforcer.types import Answer, Ask, Grant, Source
+from enforcer.types import Grant, Source
 from tests.processes import wait_until
 from tests.unit.enforcer.harness import asker_of, make_policy
 

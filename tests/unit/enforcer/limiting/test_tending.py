@@ -5,8 +5,9 @@ from __future__ import annotations
 from enforcer.core.account import Account
 from enforcer.core.resolution import Due
 from enforcer.limiting.tending import Tending
+from enforcer.messages import Answer
 from enforcer.settings import LimiterSettings
-from enforcer.types import Answer, Grant, Plan, Terms
+from enforcer.types import Grant, Plan, Terms
 
 S = 1_000_000_000
 TERMS = Terms("rate", Plan("standard", 100.0, 200), 1)

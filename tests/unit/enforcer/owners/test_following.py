@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import msgspec
 
 from enforcer.errors import OwnerUnavailable
+from enforcer.messages import Answer, Ask, AskFault, Moved
 from enforcer.owners.following import ClusterNode
-from enforcer.types import Answer, Ask, AskFault, Moved, Plan
+from enforcer.types import Plan
 
 PLAN = Plan("standard", 100.0, 200)
 ANSWER = Answer(None, 1, 10.0, 0, 1, ())

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from enforcer.core.dials import DEFAULT_DIALS
+from enforcer.messages import Ask, AskFault, Credit, SettleCause, Settlement
 from enforcer.owners.lua import grant_script
 from enforcer.owners.lua.frames import pack_ask, pack_terms, unpack_answer, unpack_outcome
-from enforcer.types import Ask, AskFault, Credit, Grant, Plan, SettleCause, Settlement
+from enforcer.types import Grant, Plan
 
 PLAN = Plan("p", 0.9, 10)
 
