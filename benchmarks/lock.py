@@ -13,8 +13,8 @@ import time
 from collections.abc import Sequence
 from statistics import median
 
-from benchmarks.stand_ins import CountingSink, GenerousOwner, WrongCount
 from benchmarks.report import Result, write
+from benchmarks.stand_ins import CountingSink, GenerousOwner, WrongCount
 from enforcer.identity import new_identity
 from enforcer.limiting.limiter import Limiter
 from enforcer.policies.model import Policy
