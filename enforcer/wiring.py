@@ -51,7 +51,7 @@ def build_limiter(
         PolicyError: the policy has faults, or nobody answers where it is kept. An owner that is away is no error: the
             limiter starts degraded.
     """
-    again = partial(build_limiter, config, sink=sink, metrics=metrics)
+    again = partial(build_limiter, config, sink=sink, metrics=metrics, settings=settings)
     config = config or EnforcerConfig.from_env()
     if not is_address(config.policy_path) and not Path(config.policy_path).exists():
         raise ConfigError(
