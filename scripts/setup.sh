@@ -40,6 +40,7 @@ fi
 missing=()
 compiled || missing+=(gcc libc6-dev python3-dev)
 command -v chromium >/dev/null && command -v chromedriver >/dev/null || missing+=(chromium chromium-driver)
+command -v curl >/dev/null || missing+=(curl)
 command -v redis-server >/dev/null || missing+=(redis-server)
 command -v nginx >/dev/null || missing+=(nginx-light)
 command -v java >/dev/null || missing+=(openjdk-17-jre-headless)

@@ -5,6 +5,7 @@ Each ends with 0 if all of its children did what they should, in time.
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import random
@@ -14,12 +15,14 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from enforcer import ConfigError, Limiter, PerProcess, build_limiter
+from enforcer import ConfigError, Limiter, PerProcess, RateLimitMiddleware, build_limiter
 from enforcer.cap.cap import Slot
 from enforcer.cap.guard import CapGuard
 from enforcer.clients import Retries
+from enforcer.http.asgi import Message
 from enforcer.metrics.metrics import CopyMetrics
 from stream import kafka_sink
+from tests.servers.asgi_app import hello
 from tests.servers.file_sink import FileSink
 
 _PATIENCE_S = 20.0
@@ -136,6 +139,32 @@ def several() -> None:
             raise SystemExit(f"child {child.pid} ended with {child.exitcode}")
 
 
+def asgi() -> None:
+    """An ASGI server that was given a limiter and forks its workers after that, as gunicorn does when it preloads."""
+    limiter = build_limiter(sink=FileSink)
+    app = RateLimitMiddleware(hello, limiter)
+
+    async def serve() -> None:
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"x-account", b"acme")]}
+        statuses: list[int] = []
+
+        async def send(message: Message) -> None:
+            statuses.extend([message["status"]] if "status" in message else [])
+
+        for _ in range(_REQUESTS):
+            await app(scope, _nothing, send)
+        if not {200, 429} >= set(statuses) or len(statuses) != _REQUESTS:
+            raise SystemExit(f"answered with {statuses}")
+
+    asyncio.run(serve())
+    _wait([_fork(lambda: asyncio.run(serve())) for _ in range(2)])
+    limiter.close()
+
+
+async def _nothing() -> Message:
+    return {"type": "http.disconnect"}
+
+
 def recording() -> None:
     """A record on Kafka: the parent's is shipped meanwhile, and each child has its own."""
     limiter = build_limiter(sink=kafka_sink)
@@ -155,4 +184,4 @@ def recording() -> None:
 
 
 if __name__ == "__main__":
-    {"plain": plain, "locked": locked, "several": several, "recording": recording}[sys.argv[1]]()
+    {"plain": plain, "locked": locked, "several": several, "recording": recording, "asgi": asgi}[sys.argv[1]]()

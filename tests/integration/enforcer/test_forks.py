@@ -67,3 +67,11 @@ def test_children_of_multiprocessing_settle_at_their_end(fresh_valkey: Valkey, t
     record.assert_adds_up()
     assert 3 == len(record.served)
     assert 2 * 30 + 2 == record.decisions.total()
+
+
+def test_an_asgi_application_that_is_forked_goes_on_in_each_worker(fresh_valkey: Valkey, tmp_path: Path) -> None:
+    """A server that preloads it would answer every request of its workers with an error."""
+    record = _run("asgi", fresh_valkey, tmp_path)
+    record.assert_adds_up()
+    assert [30, 30, 30] == [len(life.seqs) for life in record.served.values()]
+    assert BURST <= record.decisions["acme", True] <= BURST + 10
