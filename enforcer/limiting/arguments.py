@@ -12,6 +12,14 @@ def validate_name(field: str, value: object) -> None:
         raise InvalidField(field, value, f"text of 1 to {MAX_NAME_LENGTH} printable characters")
 
 
+def validate_request(caller: object, scope: object, cost: object = None) -> None:
+    """Raise `InvalidField` unless a request can say so; without a cost, the policy says it."""
+    if cost is not None:
+        validate_cost(cost)
+    validate_name("caller", caller)
+    validate_name("scope", scope)
+
+
 def validate_cost(value: object) -> None:
     """Raise `InvalidField` unless a request can cost so much."""
     if type(value) is not int or not 0 <= value <= MAX_COST_TOKENS:

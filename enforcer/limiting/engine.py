@@ -16,7 +16,7 @@ from enforcer.core.degrade import fail_rule
 from enforcer.errors import EnforcerError, InvalidField, PolicyError, PolicyFault
 from enforcer.forking import tell_of_forks
 from enforcer.identity import CopyIdentity
-from enforcer.limiting.arguments import validate_cost, validate_name
+from enforcer.limiting.arguments import validate_cost, validate_request
 from enforcer.limiting.askers import Askers
 from enforcer.limiting.decisions import Case, Decisions
 from enforcer.limiting.directory import Directory
@@ -172,9 +172,7 @@ class Engine(Decisions):
         Raises:
             InvalidField, EnforcerError: as `Limiter.check`.
         """
-        validate_cost(0 if cost is None else cost)
-        validate_name("caller", caller)
-        validate_name("scope", scope)
+        validate_request(caller, scope, cost)
         with self._lock:
             lane = self._open_lane(caller, scope)
             return self.record(
@@ -285,8 +283,7 @@ class Engine(Decisions):
                     self._askers.ask_ahead(account)
 
     def _new_lane(self, caller: str, scope: str) -> Lane:
-        validate_name("caller", caller)
-        validate_name("scope", scope)
+        validate_request(caller, scope)
         with self._lock:
             return self._open_lane(caller, scope)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from enforcer.core.rooms import Room, named_room, room_of_verdict
 from enforcer.identity import format_request_id
-from enforcer.limiting.arguments import invalid_cost, validate_name
+from enforcer.limiting.arguments import invalid_cost, validate_request
 from enforcer.limiting.engine import Engine
 from enforcer.limiting.lane import Lane, Legs
 from enforcer.limiting.rooms import all_rooms, room_held
@@ -143,8 +143,7 @@ class Limiter(Engine):
         """
         if cost is not None and (cost.__class__ is not int or not 0 <= cost <= MAX_COST_TOKENS):
             raise invalid_cost(cost)
-        validate_name("caller", caller)
-        validate_name("scope", scope)
+        validate_request(caller, scope)
         with self._lock:
             lane = self._open_lane(caller, scope)
             for account in self._directory.in_shadow(lane, self._now()):
