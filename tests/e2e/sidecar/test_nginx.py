@@ -18,7 +18,7 @@ import pytest
 from tallygate.engines.ports import free_port
 from tallygate.engines.valkey import Valkey
 from tests.e2e.sidecar.conftest import ROOT, Running, Start
-from tests.processes import freeze, kill, thaw, wait_until
+from tests.processes import children_of, freeze, kill, thaw, wait_until
 from tests.services import unavailable
 
 pytestmark = [pytest.mark.services, pytest.mark.chaos]
@@ -83,8 +83,14 @@ def test_nginx_says_when_to_come_back_and_goes_on_without_the_sidecar(
         _without_the_sidecar(sidecar, port, unchecked)
         assert text.count("return 204;") == 1
         (tmp_path / "nginx.conf").write_text(text.replace("return 204;", "return 503;"))
+        ended = children_of(nginx.pid).keys()
         nginx.send_signal(signal.SIGHUP)
-        wait_until(lambda: _get(port, "marlow")[0] == 503, timeout_s=10, what="the closed configuration")
+        # Both take connections until the old worker has ended.
+        wait_until(
+            lambda: len(now := children_of(nginx.pid).keys()) == 1 and now.isdisjoint(ended),
+            timeout_s=20,
+            what="the closed configuration",
+        )
         status, _, headers = _get(port, "marlow")
         assert (status, headers["retry-after"]) == (503, "1")
     finally:
