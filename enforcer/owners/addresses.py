@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from enforcer.errors import ConfigError
 from enforcer.owners.cluster import ClusterOwners
@@ -15,7 +15,7 @@ from enforcer.owners.port import Owners
 from enforcer.owners.redis import RedisOwner
 from enforcer.owners.ring import Ring
 from enforcer.owners.sentinel import SentinelOwners
-from enforcer.owners.servers import checked_address
+from enforcer.owners.servers import check_files, checked_address
 
 _MANY = re.compile(r"(rediss?)\+(cluster|sentinel)://(?:([^/?]*)@)?([^/?@]*)(/[^?]*)?(\?.*)?")
 _FORMS = "redis+cluster://host:port,host:port or redis+sentinel://host:port,host:port/service; rediss+… for TLS"
@@ -27,7 +27,8 @@ def owners_from_url(url: str, *, timeout_s: float, placing: OwnersModel | None =
     Args:
         url: ``redis://…``, ``rediss://…`` or ``unix://…``; several of them with commas or spaces between; or
             ``redis+cluster://host:port,host:port`` or ``redis+sentinel://host:port,host:port/service``, with the
-            user, password and options of all nodes in it.
+            user, password and options of all nodes in it; the sentinels' own as ``sentinel_user`` and
+            ``sentinel_password``.
         timeout_s: longest time for one call to one node.
         placing: pins and weights; for a ring only.
 
@@ -38,17 +39,22 @@ def owners_from_url(url: str, *, timeout_s: float, placing: OwnersModel | None =
     def owner_of(server: str) -> RedisOwner:
         return RedisOwner(server, timeout_s=timeout_s)
 
+    def given(server: str) -> RedisOwner:
+        owner = owner_of(server)
+        check_files(server)
+        return owner
+
     if "+" in url.split("://", 1)[0]:
         if placing is not None and placing != OwnersModel():
             raise ConfigError("owners of a policy place callers on a ring; allowed: none with a cluster or sentinels")
         return _many(url, owner_of, timeout_s)
     servers = [part for part in re.split(r"[\s,]+(?=[a-z]+://)", url.strip()) if part]
     if len(servers) < 2 and (placing is None or placing == OwnersModel()):
-        owner = owner_of(url.strip())
+        owner = given(url.strip())
         return OneOwner(owner, name=owner.address)
     nodes = {}
     for server in servers:
-        owner = owner_of(server.rstrip(","))
+        owner = given(server.rstrip(","))
         if owner.address in nodes:
             raise ConfigError(f"owner address names {owner.address} twice; allowed: each node once")
         nodes[owner.address] = owner
@@ -102,12 +108,28 @@ def read_many(url: str) -> Many:
         return Many(name, seeds, "", url_of)
     if not service or "/" in service:
         raise ConfigError(f"owner address names no service; allowed: {_FORMS}")
-    sentinels = [_sentinel(f"{scheme}://{address}/0{options}") for address in addresses]
+    own, options = _of_the_sentinels(options)
+    sentinels = [_sentinel(f"{scheme}://{own}{address}/0{options}") for address in addresses]
     return Many(f"{name}/{service}", sentinels, service, url_of)
+
+
+def _of_the_sentinels(options: str) -> tuple[str, str]:
+    """The sentinels' own credentials as they stand in an address, and the other options."""
+    found: dict[str, str] = {}
+    others = []
+    for option in filter(None, options.removeprefix("?").split("&")):
+        name, _, value = option.partition("=")
+        if name in {"sentinel_user", "sentinel_password"}:
+            found[name] = quote(unquote(value), safe="")
+        else:
+            others.append(option)
+    credentials = f"{found.get('sentinel_user', '')}:{found.get('sentinel_password', '')}@" if found else ""
+    return credentials, f"?{'&'.join(others)}" if others else ""
 
 
 def _checked(url: str) -> str:
     checked_address(url)
+    check_files(url)
     return url
 
 

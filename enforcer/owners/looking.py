@@ -9,12 +9,17 @@ from typing import Any
 
 from enforcer.errors import OwnerUnavailable
 from enforcer.owners.asking import ask_server
+from enforcer.owners.servers import checked_address
 
 _PAUSE_S = 0.5
 
 
 class Lookup:
-    """One question, and who of the servers was silent when it was last put to them: those are asked last."""
+    """One question, and who of the servers was silent when it was last put to them: those are asked last.
+
+    Attributes:
+        failure: why the last of them could not say, when nobody could; empty when it was answered.
+    """
 
     def __init__(
         self,
@@ -37,6 +42,7 @@ class Lookup:
         self._lock = Lock()
         self._next_s = float("-inf")
         self._silent: set[str] = set()
+        self.failure = ""
 
     def learn(self, urls: Iterable[str], take: Callable[[str, Any], bool | None]) -> bool:
         """Ask one after the other, until one knows.
@@ -67,12 +73,15 @@ class Lookup:
         for url in urls:
             try:
                 changed = take(url, self._ask(url, self._command, timeout_s=self._timeout_s))
-            except (OwnerUnavailable, ValueError):
+                failure = f"the one at {checked_address(url)} does not know"
+            except (OwnerUnavailable, ValueError) as error:
                 # Another one may know: which of them are away is the asker's to say.
-                changed = None
+                changed, failure = None, str(error)
             if changed is None:
                 self._silent.add(url)
+                self.failure = failure
                 continue
             self._silent.discard(url)
+            self.failure = ""
             return changed
         return False

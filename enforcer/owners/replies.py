@@ -29,6 +29,8 @@ _OF_THE_SERVER = re.compile(
 )
 #: The client takes some of them for failures of the connection.
 _REFUSALS = (ResponseError, AuthenticationError, AuthorizationError, BusyLoadingError)
+#: Where in the interpreter's source a failure of TLS was met, and in which part of OpenSSL: for nobody.
+_IN_OPENSSL = re.compile(r"^_ssl\.c:\d+: | \(_ssl\.c:\d+\)$|^\[[A-Z0-9]+: [A-Z0-9_]+\] ")
 _FULL = "max number of clients reached"
 _SAID_OF_A_BUCKET = ("WRONGTYPE", "SPOILED")
 _IN_A_SCRIPT = ("user_script", "Error running script")
@@ -74,4 +76,7 @@ def cause(error: Exception) -> str:
     below = error.__cause__ or error.__context__
     if isinstance(error, RedisError) and isinstance(below, OSError):
         error = below
-    return f"{said}: {type(error).__name__}: {error}"
+    words = _IN_OPENSSL.sub("", str(error))
+    if words != str(error):
+        said = "no TLS connection"
+    return f"{said}: {type(error).__name__}: {words}"

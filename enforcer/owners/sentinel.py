@@ -19,9 +19,10 @@ from enforcer.owners.port import Owner
 class FollowedOwner:
     """Implements `Owner` on whichever master was found last; it is changed only between two calls."""
 
-    def __init__(self, name: str) -> None:
-        """No master is known yet."""
+    def __init__(self, name: str, *, find: Callable[[], str]) -> None:
+        """No master is known yet: `find` looks for it at the first use, and says why there is none."""
         self._name = name
+        self._find = find
         self._current: Owner | None = None
         self._coming: Owner | None = None
         self._closed = False
@@ -48,13 +49,14 @@ class FollowedOwner:
     def _owner(self) -> Owner:
         if self._closed:
             raise OwnerUnavailable("it is closed", where=f"at {self._name}")
+        why = self._find() if self._current is None and self._coming is None else ""
         coming = self._coming
         if coming is not None and coming is not self._current:
             if self._current is not None:
                 self._current.close()
             self._current = coming
         if self._current is None:
-            raise OwnerUnavailable("no sentinel has named its master yet", where=f"at {self._name}")
+            raise OwnerUnavailable(f"no sentinel names its master: {why}", where=f"at {self._name}")
         return self._current
 
 
@@ -79,7 +81,7 @@ class SentinelOwners:
         question = (b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service)
         self._lookup = Lookup(question, timeout_s=timeout_s, ask=ask, monotonic=monotonic)
         self._master = ""
-        self._owner = FollowedOwner(name)
+        self._owner = FollowedOwner(name, find=self._find)
         self._nodes = {name: self._owner}
 
     @property
@@ -102,6 +104,10 @@ class SentinelOwners:
 
     def close(self) -> None:
         """See `Owners.close`."""
+
+    def _find(self) -> str:
+        self.refresh()
+        return self._lookup.failure or "they are being asked"
 
     def _heard(self, _sentinel: str, reply: object) -> bool | None:
         match reply:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from redis import ConnectionPool
@@ -50,6 +53,39 @@ def _check_options(parts: SplitResult) -> None:
     for name, _ in parse_qsl(parts.query, keep_blank_values=True):
         if not name.startswith(_OPTIONS):
             raise ConfigError(f"owner address has the option {name!r}; allowed: db, and those that begin with ssl_")
+
+
+def check_files(url: str) -> None:
+    """Read the files that the options of TLS name, as each connection will.
+
+    Raises:
+        ConfigError: one cannot be read, is none of its kind, or key and certificate do not belong together.
+    """
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    for name in ("ssl_ca_certs", "ssl_ca_path"):
+        if name in options:
+            with _naming(name, options[name]):
+                context.load_verify_locations(**{"cafile" if name == "ssl_ca_certs" else "capath": options[name]})
+    certificate, key = options.get("ssl_certfile"), options.get("ssl_keyfile")
+    if key is not None and certificate is None:
+        raise ConfigError("owner address has ssl_keyfile and no ssl_certfile; allowed: both, or the certificate alone")
+    if certificate is not None:
+        what = " with ssl_keyfile ".join(filter(None, (certificate, key)))
+        with _naming("ssl_certfile", what):
+            context.load_cert_chain(certificate, key, password=lambda: options.get("ssl_password", ""))
+
+
+@contextmanager
+def _naming(option: str, value: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ConfigError(
+            f"owner address has {option} {value}: {said}; allowed: files in PEM form that can be read"
+        ) from None
 
 
 def connection_maker(url: str, address: str, timeout_s: float) -> ConnectionPool:

@@ -55,6 +55,15 @@ def answers(port: int) -> bool:
         return False
 
 
+def is_open(port: int) -> bool:
+    """Whether somebody listens there."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+    except OSError:
+        return False
+
+
 @contextmanager
 def redis_server(folder: Path, *, port: int = 0, **options: object) -> Iterator[RedisServer]:
     """A server that is up, for as long as the block lasts."""
