@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,6 +80,41 @@ def _meets(limiter: Limiter) -> bool:
     """Ask for new callers until one of them is the frozen owner's."""
     limiter.check(f"new-{time.monotonic_ns()}")
     return limiter.degraded
+
+
+@pytest.mark.services
+def test_a_big_caller_with_a_frozen_node_of_its_own_slows_nobody_else(two: tuple[Valkey, Valkey]) -> None:
+    """It was pinned so that its trouble is its own: whoever else asks must not even wait longer."""
+    shared, own = (f"redis://127.0.0.1:{server.port}/0" for server in two)
+    placing = {"pin": {"big": own}, "reserved": [own]}
+    policy = make_policy(rate_per_s=1_000, burst=2_000, timeouts={"ask_ms": 500}, owners=placing)
+    owners = owners_from_url(f"{shared},{own}", timeout_s=0.5, placing=policy.owners)
+    sink = RecordingSink()
+    limiter = Limiter(policy, owners, sink, new_identity("copy", unix_ms=time.time_ns() // 1_000_000, pid=1))
+    assert {limiter.check(caller).source for caller in ("big", *CALLERS)} == {Source.SHARED}
+    freeze(two[1].pid)
+    try:
+        over = threading.Event()
+        big = threading.Thread(target=lambda: [limiter.check("big", cost=20) for _ in iter(over.is_set, True)])
+        big.start()
+        wait_until(lambda: limiter.degraded, 10, what="the breaker to open")
+        # Each of these must ask: how long that takes is what the big caller's node must not change.
+        asked = [_timed(limiter, f"other-{number}") for number in range(300)]
+        over.set()
+        big.join(10)
+    finally:
+        thaw(two[1].pid)
+    wait_until(lambda: not limiter.degraded, 10, what="the recovery")
+    limiter.close()
+    assert {source for source, _ in asked} == {Source.SHARED}
+    assert sorted(took_s for _, took_s in asked)[297] < 0.1
+    assert {verdict.basis.caller for verdict in sink.verdicts if verdict.source is Source.DEGRADED} == {"big"}
+    _assert_whole(sink)
+
+
+def _timed(limiter: Limiter, caller: str) -> tuple[Source, float]:
+    began = time.monotonic()
+    return limiter.check(caller).source, time.monotonic() - began
 
 
 @pytest.mark.services

@@ -18,6 +18,9 @@ HOWTO = Path(__file__).resolve().parents[3] / "docs" / "howto" / "many-owners.md
 _LINE = re.search(r"^ACL SETUSER (tallygate .*)$", HOWTO.read_text(), re.MULTILINE)
 assert _LINE is not None
 RULES = _LINE[1].split()
+_MORE = re.search(r"In a cluster also `([^`]+)`", HOWTO.read_text())
+assert _MORE is not None
+CLUSTER_RULES = _MORE[1].split()
 ASK = Ask("acme", "rate", Plan("standard", 100.0, 200), "gw-1/1", 1, (), 1, 0, 0.0, 1, 0.0)
 
 

@@ -18,7 +18,7 @@ from enforcer.owners.port import Owners
 from enforcer.types import Plan
 from tests.integration.enforcer.certificates import Authority
 from tests.integration.enforcer.servers import answers, free_port, is_open, spawn_redis
-from tests.integration.enforcer.test_owner_permissions import HOWTO, RULES
+from tests.integration.enforcer.test_owner_permissions import CLUSTER_RULES, HOWTO, RULES
 from tests.processes import wait_until
 
 pytestmark = pytest.mark.services
@@ -74,7 +74,7 @@ class TlsServers:
         chosen = {**self.files(certificate), **options}
         self.running.append(spawn_redis(self._folder / str(tls), port=plain, tls_port=tls, **chosen))
         wait_until(lambda: answers(plain), 20, what="a server")
-        ask_server(f"redis://127.0.0.1:{plain}/0", ("ACL", "SETUSER", *RULES, "+cluster|slots", "+asking"), timeout_s=5)
+        ask_server(f"redis://127.0.0.1:{plain}/0", ("ACL", "SETUSER", *RULES, *CLUSTER_RULES), timeout_s=5)
         return tls
 
     def start_sentinel(self, master: int, password: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from enforcer.clock import SystemClock
@@ -12,6 +13,7 @@ from enforcer.limiting.limiter import Limiter
 from enforcer.messages import Answer, Ask, AskFault
 from enforcer.owners.memory import MemoryOwner
 from enforcer.owners.port import Owner
+from enforcer.owners.ring import Ring
 from enforcer.testing import RecordingSink
 from enforcer.types import Source
 from tests.unit.enforcer.harness import make_policy
@@ -79,3 +81,25 @@ def test_an_answer_that_comes_after_the_bucket_was_placed_elsewhere_is_not_taken
     assert bucket is not None
     assert round(bucket.tokens_micro / 1e6, 2) == BURST - 20
     assert sum(total.spent for total in sink.final_totals().values()) == 20
+
+
+def _admitted(nodes: Mapping[str, Owner], callers: Sequence[str], *, life: int) -> Counter[str]:
+    """What a gateway with this list of nodes admits of two bursts from each caller, and gives home when it ends."""
+    policy = make_policy(rate_per_s=1e-6, burst=BURST, timeouts={"ask_ms": 5_000})
+    identity = new_identity("copy", unix_ms=life, pid=os.getpid())
+    limiter = Limiter(policy, Ring(nodes), RecordingSink(), identity)
+    admitted = Counter({caller: sum(limiter.check(caller).allowed for _ in range(2 * BURST)) for caller in callers})
+    limiter.close()
+    return admitted
+
+
+def test_a_node_more_on_the_ring_costs_one_burst_for_those_who_move_and_nothing_for_others() -> None:
+    """Gateways are restarted with a longer list: about one caller in n starts full again, once."""
+    nodes: dict[str, Owner] = {f"node-{n}": _Node(MemoryOwner(now_us=SystemClock().unix_us), int) for n in range(3)}
+    callers = [f"caller-{n}" for n in range(24)]
+    before = {name: nodes[name] for name in ("node-0", "node-1")}
+    moved = {caller for caller in callers if Ring(nodes).place(caller, "rate") == "node-2"}
+    assert 0 < len(moved) < len(callers) / 2
+    first, second = _admitted(before, callers, life=1), _admitted(nodes, callers, life=2)
+    assert set(first.values()) == {BURST}
+    assert second == {caller: BURST if caller in moved else 0 for caller in callers}

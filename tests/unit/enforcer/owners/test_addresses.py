@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from enforcer.errors import ConfigError, OwnerUnavailable
 from enforcer.owners.addresses import owners_from_url
@@ -52,6 +56,19 @@ def test_wrong_address_is_refused_without_its_password(url: str) -> None:
         owners_from_url(url, timeout_s=1.0)
     assert "allowed" in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def test_documented_placing_is_one() -> None:
+    """Whoever copies it gets what it says: a node of its own for one, and twice the callers on another."""
+    howto = Path(__file__).resolve().parents[4] / "docs" / "howto" / "many-owners.md"
+    said = re.search(r"```yaml\n(.*?)```", howto.read_text(), re.DOTALL)
+    assert said is not None
+    placing = OwnersModel.model_validate(yaml.safe_load(said[1])["owners"])
+    owners = owners_from_url("redis://a:6379,redis://b,redis://c", timeout_s=1.0, placing=placing)
+    assert owners.place("acme", "rate") == "redis://a:6379/0"
+    placed = Counter(owners.place(f"caller-{n}", "rate") for n in range(3_000))
+    assert placed.keys() == {"redis://b:6379/0", "redis://c:6379/0"}
+    assert placed["redis://b:6379/0"] == pytest.approx(2_000, rel=0.1)
 
 
 def test_pins_belong_to_a_ring() -> None:
