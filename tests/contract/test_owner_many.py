@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from enforcer.messages import Answer, Ask, AskFault
 from enforcer.owners.asking import ask_server
 from enforcer.owners.cluster import ClusterOwners
 from enforcer.owners.port import Owner, Owners
 from enforcer.owners.redis import RedisOwner
 from enforcer.owners.ring import Ring
-from enforcer.types import Answer, Ask, AskFault
 from tallygate.engines.valkey import start_valkey
 from tests.contract.desk import Desk, RedisDesk
 from tests.contract.owner import OwnerContract
