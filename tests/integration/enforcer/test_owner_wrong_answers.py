@@ -31,8 +31,8 @@ def test_a_broken_answer_degrades_once_and_settles_exactly_once(fresh_valkey: Va
         owners = owners_from_url(f"redis://127.0.0.1:{proxy.port}", timeout_s=ASK_MS / 1e3)
         with limiter_on(owners, ask_ms=ASK_MS) as (limiter, sink):
             assert _served(limiter, CALLERS[:12])
-            # In the middle of an answer, in the middle of what arrives together.
-            proxy.arm(fault, after=170)
+            # In the first half of the second answer: with what stands in its place it is still no whole one.
+            proxy.arm(fault, after=120)
             while proxy.is_armed:
                 verdicts = check_at_once(limiter, CALLERS)
             assert all(verdict.allowed for verdict in verdicts.values())
