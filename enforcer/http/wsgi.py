@@ -24,7 +24,7 @@ from enforcer.http.answers import (
     identify_by_account,
     refused_body,
 )
-from enforcer.keying import Identify
+from enforcer.keying import Identify, of_environ
 from enforcer.limiting.limiter import Limiter
 from enforcer.metrics.checks import measured_check
 from enforcer.metrics.metrics import Metrics
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 #: The scope of a request, found in its WSGI environment.
 EnvironScope: TypeAlias = Callable[[Mapping[str, Any]], str]
-
-_UNPREFIXED = {"CONTENT_TYPE": b"content-type", "CONTENT_LENGTH": b"content-length"}
 
 
 class RateLimitWSGIMiddleware:
@@ -64,8 +62,7 @@ class RateLimitWSGIMiddleware:
             app: the application.
             limiter: the limiter of this process, or what builds it in the process that serves.
             identify: finds the caller's id; None from it means the policy's anonymous caller. It is given the request
-                as an ASGI scope has it (``method``, ``path``, ``headers``), and may raise `InvalidField`, which the
-                client gets as a 400.
+                as `of_environ` shows it, and may raise `InvalidField`, which the client gets as a 400.
             scope_of: the request's scope by its environment, never made of the raw path; None: the policy's route that
                 matches, else ``(unmatched)``.
             headers: which rate-limit headers stand on responses.
@@ -88,7 +85,7 @@ class RateLimitWSGIMiddleware:
         """Serve one request."""
         limiter = self._limiter()
         try:
-            request = _request(environ)
+            request = of_environ(environ)
             caller = self._identify(request)
             policy = limiter.policy
             if self._scope_of is not None:
@@ -121,20 +118,6 @@ class RateLimitWSGIMiddleware:
             return start_response(status, [*headers, *added], exc_info)
 
         return start_with_fields
-
-
-def _request(environ: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of an ASGI scope that say who is calling what."""
-    headers = [
-        (_UNPREFIXED.get(name) or name[5:].replace("_", "-").lower().encode("latin-1"), value.encode("latin-1"))
-        for name, value in environ.items()
-        if name[:5] == "HTTP_" or (name in _UNPREFIXED and value)
-    ]
-    # WSGI carries the path's bytes as Latin-1; an ASGI scope has them as UTF-8.
-    path = f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}".encode("latin-1").decode(
-        "utf-8", "replace"
-    )
-    return {"type": "http", "method": environ["REQUEST_METHOD"], "path": path or "/", "headers": headers}
 
 
 def _problem(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from enforcer.errors import ConfigError, InvalidField
@@ -13,8 +14,8 @@ Request: TypeAlias = Mapping[str, Any]
 #: Finds the caller's id in a request; None where it has no identity: it shares the anonymous bucket.
 Identify: TypeAlias = Callable[[Request], str | None]
 
-#: Stands in a request whose server has joined headers of one name with commas, as WSGI servers do.
-_JOINED = "tallygate.headers_joined"
+#: Stands, as True, in a request whose server has joined headers of one name with commas, as WSGI servers and nginx do.
+HEADERS_JOINED = "tallygate.headers_joined"
 #: What WSGI keeps outside of ``HTTP_…``.
 _BARE_HEADERS = ("CONTENT_TYPE", "CONTENT_LENGTH")
 
@@ -26,20 +27,17 @@ def of_environ(environ: Mapping[str, Any]) -> dict[str, Any]:
     one with a comma in it: `from_header` and `from_api_key` refuse such a value. It has also folded ``X_Account``
     and ``X-Account`` into one name; servers of today drop the first.
     """
-    headers = [
-        (name.removeprefix("HTTP_").lower().replace("_", "-").encode("latin-1", "replace"), _bytes(value))
-        for name, value in environ.items()
-        if name.startswith("HTTP_") or (name in _BARE_HEADERS and value)
-    ]
+    headers = [(_named(name), _bytes(value)) for name, value in environ.items() if name[:5] == "HTTP_"]
+    headers += [(_named(name), _bytes(environ[name])) for name in _BARE_HEADERS if environ.get(name)]
     host = environ.get("REMOTE_ADDR")
     path = f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}"
     return {
         "type": "http",
         "method": environ.get("REQUEST_METHOD", "GET"),
-        "path": _bytes(path).decode("utf-8", "replace"),
+        "path": _bytes(path).decode("utf-8", "replace") or "/",
         "headers": headers,
         "client": (str(host), 0) if host else None,
-        _JOINED: True,
+        HEADERS_JOINED: True,
     }
 
 
@@ -59,7 +57,7 @@ def only_value(request: Request, wanted: bytes) -> bytes | None:
             if found is not None:
                 raise _twice(wanted)
             found = value
-    if found is not None and b"," in found and request.get(_JOINED):
+    if found is not None and b"," in found and request.get(HEADERS_JOINED):
         raise _twice(wanted)
     return found
 
@@ -72,6 +70,12 @@ def header_lines(request: Request, wanted: bytes) -> list[str]:
 def _twice(wanted: bytes) -> InvalidField:
     # Named without its values: it may carry a credential.
     return InvalidField(wanted.decode("ascii"), "(given more than once)", "exactly one such header")
+
+
+@lru_cache(maxsize=1_024)
+def _named(name: str) -> bytes:
+    """A header's name as an ASGI scope has it; few are in use, so it is not made at every request."""
+    return name.removeprefix("HTTP_").lower().replace("_", "-").encode("latin-1", "replace")
 
 
 def _bytes(value: object) -> bytes:

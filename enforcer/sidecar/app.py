@@ -19,6 +19,7 @@ from enforcer.errors import EnforcerError, InvalidField
 from enforcer.http.asgi import Receive, Scope, Send
 from enforcer.http.lifespan import Lifespan
 from enforcer.keying import from_header
+from enforcer.keying.request import HEADERS_JOINED
 from enforcer.limiting.limiter import Limiter
 from enforcer.metrics.checks import measured_by
 from enforcer.metrics.metrics import CopyMetrics
@@ -146,7 +147,8 @@ class Sidecar:
         limiter = self._limiter
         policy = limiter.policy
         try:
-            caller = _caller(scope) or policy.anonymous.caller
+            # nginx joins what a client has sent twice, as WSGI servers do.
+            caller = _caller({"headers": scope["headers"], HEADERS_JOINED: True}) or policy.anonymous.caller
             verdict = await self._checked(limiter.acheck(caller, self._scope_of(policy, scope)))
         except InvalidField as fault:
             _, body, fields = _problem(403, "Bad Request", str(fault), fault.field, fault.allowed)

@@ -78,6 +78,7 @@ def test_nginx_says_when_to_come_back_and_goes_on_without_the_sidecar(
         assert headers["ratelimit-policy"] == '"rate";q=3;w=3'
         assert b'"request_id":"' in body
         assert _get(port, "a" * 300)[0] == 400
+        assert _get(port, "marlow, acme")[0] == 400, "as nginx joins two headers"
         unchecked = tmp_path / "unchecked.log"
         assert unchecked.read_text() == ""
         _without_the_sidecar(sidecar, port, unchecked)

@@ -12,6 +12,7 @@ import pytest
 from enforcer.errors import ConfigError
 from enforcer.http.asgi import RateLimitMiddleware
 from enforcer.http.wsgi import RateLimitWSGIMiddleware
+from enforcer.keying import first_of, from_address, from_header
 from tests.unit.enforcer.harness import Fleet, make_policy
 
 
@@ -131,6 +132,33 @@ def test_a_caller_of_another_form_is_a_bad_request() -> None:
     assert "400 Bad Request" == status
     assert "caller is" in json.loads(body)["detail"]
     assert [] == fleet.sink.verdicts
+
+
+def test_peers_without_an_identity_are_told_apart_by_their_addresses() -> None:
+    """One flood from one address would otherwise refuse everybody who has not logged in."""
+    fleet = Fleet(make_policy(rate_per_s=0.001, burst=1))
+    address = from_address(secret="a-secret-of-enough-bytes", trusted_proxies=["10.0.0.0/8"])
+    app = RateLimitWSGIMiddleware(_hello, fleet.limiter, identify=first_of(from_header("x-account"), address))
+    nobody = {"HTTP_X_ACCOUNT": ""}
+    assert ["200 OK"] * 3 == [_get(app, REMOTE_ADDR=f"192.0.2.{n}", **nobody)[0] for n in range(3)]
+    assert "429 Too Many Requests" == _get(app, REMOTE_ADDR="192.0.2.1", **nobody)[0]
+    behind = {"REMOTE_ADDR": "10.0.0.1", "HTTP_X_FORWARDED_FOR": "1.1.1.1, 192.0.2.1"}
+    assert "429 Too Many Requests" == _get(app, **behind, **nobody)[0]
+
+
+def test_identities_that_the_server_has_joined_are_a_bad_request() -> None:
+    """Two headers of one name come as one with a comma: a caller of that name would have a bucket of its own."""
+    fleet = Fleet()
+    status, _, body = _get(RateLimitWSGIMiddleware(_hello, fleet.limiter), HTTP_X_ACCOUNT="acme,victim")
+    assert ("400 Bad Request", []) == (status, fleet.sink.verdicts)
+    assert "more than once" in json.loads(body)["detail"]
+
+
+def test_a_request_without_a_path_is_one_for_the_root() -> None:
+    """A server may leave the path empty where the application is mounted at the root."""
+    fleet = Fleet(make_policy(scopes={"GET /": {}}))
+    _get(RateLimitWSGIMiddleware(_hello, fleet.limiter), "")
+    assert "GET /" == fleet.sink.verdicts[0].basis.scope
 
 
 def test_scope_is_found_under_a_mount_and_follows_the_policy() -> None:
