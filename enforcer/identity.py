@@ -1,15 +1,17 @@
 """Who a copy is, and the request id that names one of its decisions.
 
-Never reads the clock or the process table by itself: `new_identity` is given both.
+Never reads the clock or the process table by itself: it is given both.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 
 import msgspec
 
 from enforcer.errors import InvalidField
+from enforcer.forking import tell_of_forks
 
 _COPY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -24,8 +26,31 @@ class CopyIdentity(msgspec.Struct, frozen=True):
     epoch: int
 
 
+class Starts:
+    """Names the limiters of one process: no two of them get the same epoch, however quickly they are built.
+
+    A fork goes on from its parent's, with a process id of its own.
+    """
+
+    def __init__(self) -> None:
+        self._last_ms = 0
+        self._lock = threading.Lock()
+        tell_of_forks(self)
+
+    def new_identity(self, copy_id: str, *, unix_ms: int, pid: int) -> CopyIdentity:
+        """See `new_identity`; the epoch says a later millisecond if this one was given, or the clock was put back."""
+        identity = new_identity(copy_id, unix_ms=unix_ms, pid=pid)
+        with self._lock:
+            start_ms = self._last_ms = max(unix_ms, self._last_ms + 1)
+        return identity if start_ms == unix_ms else new_identity(copy_id, unix_ms=start_ms, pid=pid)
+
+    def after_fork(self) -> None:
+        """See `Forkable`: another thread may have been naming one."""
+        self._lock = threading.Lock()
+
+
 def new_identity(copy_id: str, *, unix_ms: int, pid: int) -> CopyIdentity:
-    """Name a process that starts now.
+    """Name a limiter that starts now. Given the same twice it gives the same: a process names its own by `Starts`.
 
     Args:
         copy_id: 1 to 63 characters of ``A-Z a-z 0-9 . _ -``, a stable name of this process slot.

@@ -13,7 +13,7 @@ from pathlib import Path
 from enforcer.clock import SystemClock
 from enforcer.config import DEFAULT_POLICY_PATH, EnforcerConfig
 from enforcer.errors import ConfigError
-from enforcer.identity import CopyIdentity, new_identity
+from enforcer.identity import CopyIdentity, Starts
 from enforcer.limiting.limiter import Limiter
 from enforcer.metrics.measured import MeasuredSink
 from enforcer.metrics.measured_owners import MeasuredOwners
@@ -26,6 +26,8 @@ from enforcer.policies.sources import source_of
 from enforcer.policies.watching import PolicyWatcher
 from enforcer.settings import LimiterSettings
 from enforcer.sink import NullSink, Sink
+
+_starts = Starts()
 
 
 def build_limiter(
@@ -60,7 +62,7 @@ def build_limiter(
         )
     policy = load_policy(config.policy_path)
     clock = SystemClock()
-    identity = new_identity(config.copy_id, unix_ms=clock.unix_us() // 1_000, pid=os.getpid())
+    identity = _starts.new_identity(config.copy_id, unix_ms=clock.unix_us() // 1_000, pid=os.getpid())
     try:
         owners = owners_from_url(config.owner_url, timeout_s=policy.timeouts.ask_ms / 1e3, placing=policy.owners)
     except ConfigError as fault:
