@@ -191,5 +191,7 @@ class _Reader:
 
 
 def _shown(value: str) -> str:
-    """A value as it may stand in a message."""
+    """A value as it may stand in a message: what stands before an ``@`` may be a password."""
+    if "@" in value:
+        return "(not shown: it has an @)"
     return repr(value) if len(value) <= _SHOWN_CHARACTERS else f"{value[:_SHOWN_CHARACTERS]!r}… ({len(value):,} long)"

@@ -6,7 +6,7 @@ import os
 import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from enforcer.errors import ConfigError, InvalidField
 from enforcer.identity import new_identity
@@ -21,13 +21,15 @@ class EnforcerConfig:
     """Where a copy finds its owner and policy, and what it is called.
 
     Attributes:
-        owner_url: address of the owner or owners, as `enforcer.owners.addresses` takes it.
-        policy_path: the policy file, or the address of one in Redis, as `enforcer.policies.addresses` takes it.
+        owner_url: address of the owner or owners, as `enforcer.owners.addresses` takes it; not shown, it may hold a
+            password.
+        policy_path: the policy file, or the address of one in Redis, as `enforcer.policies.addresses` takes it; not
+            shown either.
         copy_id: stable name of this process slot, 1 to 63 characters of ``A-Z a-z 0-9 . _ -``.
     """
 
-    owner_url: str = DEFAULT_OWNER_URL
-    policy_path: str = DEFAULT_POLICY_PATH
+    owner_url: str = field(default=DEFAULT_OWNER_URL, repr=False)
+    policy_path: str = field(default=DEFAULT_POLICY_PATH, repr=False)
     copy_id: str
 
     @classmethod

@@ -128,5 +128,6 @@ def _bootstrap_fault(bootstrap: str) -> str | None:
     for server in bootstrap.split(","):
         match = _SERVER.match(server.strip())
         if match is None or not 1 <= int(match[1]) <= 65_535:
-            return f"TALLYGATE_KAFKA is {bootstrap!r}; allowed: host:port, several of them separated by commas"
+            shown = "(not shown: it has an @)" if "@" in bootstrap else repr(bootstrap)
+            return f"TALLYGATE_KAFKA is {shown}; allowed: host:port, several of them separated by commas"
     return None

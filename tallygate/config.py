@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tallygate.engines.config import cache_root
@@ -27,7 +27,7 @@ class RunningStack:
     """Where a running `tallygate up` serves its pages, the secret that signs its links, and its process."""
 
     dashboard_url: str
-    secret: str
+    secret: str = field(repr=False)
     pid: int
 
 

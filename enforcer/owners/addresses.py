@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urlsplit
 
 from enforcer.errors import ConfigError
@@ -15,7 +15,7 @@ from enforcer.owners.port import Owners
 from enforcer.owners.redis import RedisOwner
 from enforcer.owners.ring import Ring
 from enforcer.owners.sentinel import SentinelOwners
-from enforcer.owners.servers import check_files, checked_address
+from enforcer.owners.servers import check_files, checked_address, refuse_at
 
 _MANY = re.compile(r"(rediss?)\+(cluster|sentinel)://(?:([^/?]*)@)?([^/?@]*)(/[^?]*)?(\?.*)?")
 _FORMS = "redis+cluster://host:port,host:port or redis+sentinel://host:port,host:port/service; rediss+… for TLS"
@@ -70,7 +70,8 @@ def _many(url: str, owner_of: Callable[[str], RedisOwner], timeout_s: float) -> 
     )
 
 
-class Many(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Many:
     """What the address of a cluster or of sentinels says.
 
     Attributes:
@@ -81,7 +82,7 @@ class Many(NamedTuple):
     """
 
     name: str
-    servers: list[str]
+    servers: list[str] = field(repr=False)
     service: str
     url_of: Callable[[str, int], str]
 
@@ -92,6 +93,7 @@ def read_many(url: str) -> Many:
     if found is None:
         raise ConfigError(f"owner address has another form; allowed: {_FORMS}")
     scheme, kind, user, hosts, path, options = (part or "" for part in found.groups())
+    refuse_at(path, options)
     addresses = [host.strip() for host in hosts.split(",")]
     service = path.strip("/")
     credentials = f"{user}@" if user else ""

@@ -35,6 +35,7 @@ def checked_address(url: str) -> str:
     if parts.scheme not in _SCHEMES:
         shown = parts.scheme if parts.scheme.isalnum() and "@" not in url.split("://", 1)[0] else "(none)"
         raise ConfigError(f"owner address has the scheme {shown!r}; allowed: {_FORMS}")
+    refuse_at(parts.query, parts.fragment, "" if parts.scheme == "unix" else parts.path)
     _check_options(parts)
     if parts.scheme == "unix":
         if not parts.path:
@@ -47,6 +48,15 @@ def checked_address(url: str) -> str:
         raise ConfigError(f"owner address has the database {database!r}; allowed: a number, as in redis://host:6379/0")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}:{port or 6379}/{database or 0}"
+
+
+def refuse_at(*behind_the_host: str) -> None:
+    """Raise `ConfigError` for an ``@`` there: a password has ended the host too early, and would be shown in part."""
+    if any("@" in part for part in behind_the_host):
+        raise ConfigError(
+            "owner address has an @ behind its host; allowed: /, ?, # and @ of a user or password as %2F, %3F, %23 and "
+            "%40, and @ elsewhere as %40"
+        )
 
 
 def _check_options(parts: SplitResult) -> None:

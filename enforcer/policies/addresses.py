@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from enforcer.errors import ConfigError
@@ -34,7 +34,7 @@ class PolicyAddress:
 
     name: str
     key: str
-    servers: Sequence[str]
+    servers: Sequence[str] = field(repr=False)
     service: str
     url_of: Callable[[str, int], str]
     fallback: str

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tallygate.engines.front.errors import Code, FrontError, refusal
@@ -22,7 +22,7 @@ class User:
     """One user; ``readonly`` ones can change neither data nor settings within a statement."""
 
     name: str
-    password_sha256: str
+    password_sha256: str = field(repr=False)
     readonly: bool = False
 
     @classmethod

@@ -87,7 +87,9 @@ def test_parse_dsn_names_what_is_wrong(text: str, said: str) -> None:
     assert "TALLYGATE_CLICKHOUSE" in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["ftp://u:hunter2@h:1/d", "http://u:hunter2@:1/", "http://u:hunter2@h:x/d"])
+@pytest.mark.parametrize(
+    "text", ["ftp://u:hunter2@h:1/d", "http://u:hunter2@:1/", "http://u:hunter2@h:x/d", "http://u:12/hunter2@h/d"]
+)
 def test_parse_dsn_never_shows_the_password(text: str) -> None:
     """Messages end in logs."""
     with pytest.raises(ConfigError) as caught:

@@ -41,6 +41,14 @@ def test_all_wrong_settings_are_named_at_once_and_no_address_is_shown() -> None:
     assert "secret" not in str(caught.value)
 
 
+def test_a_configuration_is_shown_without_its_passwords() -> None:
+    """A representation is what a debugger, a failing test and an error tracker show."""
+    addresses = {"TALLYGATE_OWNER_URL": "redis://:secret@h", "TALLYGATE_POLICY": "redis://:secret@h?key=p"}
+    config = EnforcerConfig.from_env({**addresses, "TALLYGATE_COPY_ID": "gw-1"})
+    assert "redis://:secret@h" == config.owner_url
+    assert "EnforcerConfig(copy_id='gw-1')" == repr(config)
+
+
 @pytest.mark.parametrize(
     ("hostname", "copy_id"),
     [("gw-17.example", "gw-17.example-42"), ("", "copy-42"), ("_ä b", "b-42"), ("x" * 99, "x" * 48 + "-42")],

@@ -45,6 +45,13 @@ def test_address_of_another_form_is_a_clear_error(bootstrap: str) -> None:
         StreamConfig.from_env({"TALLYGATE_KAFKA": bootstrap})
 
 
+def test_a_password_in_the_address_is_not_shown() -> None:
+    """There is no place for one, and whoever tries has one to lose: messages end in logs."""
+    with pytest.raises(ConfigError) as caught:
+        StreamConfig.from_env({"TALLYGATE_KAFKA": "u:hunter2@kafka:9092"})
+    assert "hunter2" not in str(caught.value)
+
+
 def test_all_faults_are_told_at_once() -> None:
     """Nobody wants to restart a gateway five times to learn five mistakes."""
     environ = {

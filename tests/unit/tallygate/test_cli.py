@@ -86,6 +86,7 @@ def test_known_faults_are_one_line_without_a_traceback(capsys: pytest.CaptureFix
 def test_link_is_signed_by_the_stack_that_runs_here(capsys: pytest.CaptureFixture[str]) -> None:
     """`tallygate up` makes its own secret; nobody should have to copy it."""
     running = RunningStack("http://127.0.0.1:8321", _SECRET, os.getpid())
+    assert _SECRET not in repr(running)
     config.announce(running)
     assert cli.main(["link", "--caller", "acme"]) == 0
     assert capsys.readouterr().out.startswith("http://127.0.0.1:8321/sign-in?token=")

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from enforcer.errors import ConfigError, OwnerUnavailable
-from enforcer.owners.addresses import owners_from_url
+from enforcer.owners.addresses import owners_from_url, read_many
 from enforcer.owners.cluster import ClusterOwners, read_slots
 from enforcer.owners.memory import MemoryOwner
 from enforcer.owners.model import OwnersModel
@@ -48,6 +48,11 @@ def test_each_form_names_its_nodes_without_credentials(url: str, names: list[str
         "rediss+cluster://u:secret@a/?ssl_ca_certs=/not/there.pem",
         "rediss+sentinel://u:secret@a/main?ssl_certfile=/not/there.pem",
         "rediss://u:secret@a?ssl_keyfile=/not/there.key",
+        "redis://u:12/secret@a",
+        "redis://u:12?secret@a",
+        "redis://u:12#secret@a",
+        "redis+sentinel://u:12/secret@a",
+        "redis+cluster://u:12?secret@a",
     ],
 )
 def test_wrong_address_is_refused_without_its_password(url: str) -> None:
@@ -69,6 +74,11 @@ def test_documented_placing_is_one() -> None:
     placed = Counter(owners.place(f"caller-{n}", "rate") for n in range(3_000))
     assert placed.keys() == {"redis://b:6379/0", "redis://c:6379/0"}
     assert placed["redis://b:6379/0"] == pytest.approx(2_000, rel=0.1)
+
+
+def test_what_is_read_of_an_address_is_shown_without_its_password() -> None:
+    """A representation is what a debugger, a failing test and an error tracker show."""
+    assert "secret" not in repr(read_many("redis+cluster://u:secret@a:1,b"))
 
 
 def test_pins_belong_to_a_ring() -> None:

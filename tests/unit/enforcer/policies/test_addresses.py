@@ -48,6 +48,7 @@ def test_each_form_names_key_and_servers_and_is_shown_without_credentials(
     found = read_policy_address(where)
     assert (name, key, servers) == (found.name, found.key, tuple(found.servers))
     assert ("main" if "sentinel" in where else "") == found.service
+    assert "secret" not in repr(found)
 
 
 @pytest.mark.parametrize(
