@@ -13,12 +13,23 @@ Refusing a caller is a `Verdict`, never an exception; only functions under `limi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 _SHOWN_CHARACTERS = 80
 
 
 class EnforcerError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base of every error that this package raises on purpose. Can be copied and sent to another process."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Made again from its message and attributes; Python would call the class with the message alone."""
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(kind: type[EnforcerError], args: tuple[Any, ...], attributes: dict[str, Any]) -> EnforcerError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
 
 
 class InvalidField(EnforcerError, ValueError):

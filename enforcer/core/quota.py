@@ -18,8 +18,11 @@ class OutsideCalendar(Exception):
     """The owner's present lies outside the turns that an ask names: the ask took no effect."""
 
     def __init__(self, fault: AskFault) -> None:
-        super().__init__(fault.cause)
+        super().__init__(fault)
         self.fault = fault
+
+    def __str__(self) -> str:
+        return self.fault.cause
 
 
 def outside_calendar(ask: Ask, owner_now_us: int) -> AskFault:
