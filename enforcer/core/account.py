@@ -22,8 +22,8 @@ from enforcer.types import MAX_RETRY_MS, Standing
 _STOCK_S = 2.0
 #: Longest time for which a copy refuses a large cost by itself: tokens may come home from other copies meanwhile.
 _ALONE_NS = 1_000_000_000
-#: Largest number of waiting tokens that an ask can carry; more than any bucket holds.
-_MOST_WAITING = (1 << 32) - 1
+#: Largest number of tokens that an ask can name; more than any bucket holds.
+_MOST_TOKENS = (1 << 32) - 1
 
 
 class Account(Holding):
@@ -152,7 +152,7 @@ class Account(Holding):
             turns: when a quota starts anew, around the owner's present, unix microseconds; none for a bucket.
         """
         self._close_spent(waiting[0] if waiting else 0, now_ns)
-        self._pace.observe(self.spent, now_ns)
+        self._pace.observe(self.taken, now_ns)
         owed = max(0, self.owed)
         return Ask(
             caller=self.caller,
@@ -161,7 +161,7 @@ class Account(Holding):
             member=member,
             ask_no=ask_no,
             settlements=(*self.finals, *self._state_open()),
-            waiting=min(sum(waiting) + owed, _MOST_WAITING),
+            waiting=min(sum(waiting) + owed, _MOST_TOKENS),
             want=self._want() if waiting or owed or (ahead and self.upcoming is None) else 0,
             rate_per_s=self.rate_per_s,
             offered=self.offered - self._offered_reported,
@@ -201,7 +201,7 @@ class Account(Holding):
     def _want(self) -> int:
         if self._previous_size == 0:
             return 1
-        return min(int(self.rate_per_s * _STOCK_S), 2 * self._previous_size)
+        return min(int(self.rate_per_s * _STOCK_S), 2 * self._previous_size, _MOST_TOKENS)
 
     def _ready_ns(self, cost: int) -> int:
         """When the bucket would hold `cost` tokens if nobody else took any; a quota does when it starts anew."""

@@ -24,8 +24,8 @@ class Holding:
         owed: tokens charged after the fact that no grant has paid yet; below 0, refunded ones that no grant took back.
     """
 
-    __slots__ = ("_open", "_previous_size", "_refused", "_spent_closed", "current", "finals", "owed", "unreported",
-                 "upcoming")  # fmt: skip
+    __slots__ = ("_open", "_previous_size", "_refunded", "_refused", "_spent_closed", "current", "finals", "owed",
+                 "unreported", "upcoming")  # fmt: skip
 
     def __init__(self) -> None:
         self.current = Lease(None, until_ns=0)
@@ -36,17 +36,23 @@ class Holding:
         self._open: list[Lease] = []
         self._previous_size = 0
         self._spent_closed = 0
+        self._refunded = 0
         self._refused = 0
 
     @property
     def spent(self) -> int:
-        """Tokens of grants that this copy ever spent for the caller."""
+        """Tokens of grants that this copy ever spent for the caller, less those that were refunded."""
         return self._spent_closed + sum(lease.spent for lease in self._open)
+
+    @property
+    def taken(self) -> int:
+        """The same with those that were refunded: what was asked for stays asked for, so this never falls."""
+        return self.spent + self._refunded
 
     @property
     def offered(self) -> int:
         """Tokens that this copy was ever asked for, admitted or not."""
-        return self.spent + self._refused + self.current.refused
+        return self.taken + self._refused + self.current.refused
 
     @property
     def held(self) -> int:
@@ -117,6 +123,7 @@ class Holding:
             change = -min(-self.owed, lease.spent)
             if change:
                 self._refused += lease.give_back(-change)
+                self._refunded -= change
         lease.adjusted += change
         self.owed -= change
 

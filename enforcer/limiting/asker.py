@@ -18,6 +18,7 @@ from enforcer.limiting.asker_thread import AskerThread
 from enforcer.limiting.composing import Composing
 from enforcer.limiting.reporting import Reporting
 from enforcer.limiting.settling import BATCH, failure_cause, settle_last
+from enforcer.limiting.sound import ask_each
 from enforcer.limiting.tending import Tending
 from enforcer.limiting.waiter import Waiter
 from enforcer.limiting.waiting import Desk, Lines, deliver
@@ -208,7 +209,7 @@ class Asker(AskerThread):
     def _exchange(self, batch: Sequence[Account], asks: Sequence[Ask], *, probed: bool) -> None:
         sent_ns = self._clock.monotonic_ns()
         try:
-            outcomes = self._owner.ask(asks)
+            outcomes = ask_each(self._owner, asks)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the owner, it cannot be asked
             self._lost(failure_cause(error))
             return

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from enforcer.clock import Clock
 from enforcer.core.account import Account
 from enforcer.errors import EnforcerError, OwnerUnavailable
+from enforcer.limiting.sound import ask_each
 from enforcer.messages import Ask, AskFault
 from enforcer.owners.port import Owner
 from enforcer.types import Verdict
@@ -39,7 +40,7 @@ def settle_last(
             return
         chunk = owing[start : start + BATCH]
         try:
-            outcomes = owner.ask([compose(account) for account in chunk])
+            outcomes = ask_each(owner, [compose(account) for account in chunk])
         except Exception as error:  # noqa: BLE001 - a fault here must not cost the record, closed after this
             _warn(len(owing) - start, failure_cause(error))
             return

@@ -1,0 +1,47 @@
+"""Asks an owner so that a malformed ask of one bucket is a fault of that bucket, and nobody else's.
+
+An owner refuses a batch whole, before any of it takes effect. Never looks at an ask unless one was refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from enforcer.core.asks import check_ask
+from enforcer.errors import InvalidField
+from enforcer.messages import Answer, Ask, AskFault
+from enforcer.owners.port import Owner
+
+log = logging.getLogger("enforcer")
+
+
+def ask_each(owner: Owner, asks: Sequence[Ask]) -> Sequence[Answer | AskFault]:
+    """What `Owner.ask` returns, with an `AskFault` for each ask that no owner accepts; the others are asked.
+
+    Raises:
+        OwnerUnavailable: as `Owner.ask`.
+        InvalidField: the owner refuses asks in which nothing is wrong.
+    """
+    try:
+        return owner.ask(asks)
+    except InvalidField:
+        faults = [_fault_of(ask) for ask in asks]
+        if not any(faults):
+            raise
+    sound = [ask for ask, fault in zip(asks, faults, strict=True) if fault is None]
+    answered = list(owner.ask(sound)) if sound else []
+    if len(answered) != len(sound):
+        return answered
+    left = iter(answered)
+    return [next(left) if fault is None else fault for fault in faults]
+
+
+def _fault_of(ask: Ask) -> AskFault | None:
+    try:
+        check_ask(ask)
+    except InvalidField as error:
+        whose = f"caller {ask.caller!r}, limit {ask.limit!r}"
+        log.error("this copy composed a malformed ask for %s: %s", whose, error, extra={"action": "ask_malformed"})
+        return AskFault(f"malformed ask: {error}")
+    return None
