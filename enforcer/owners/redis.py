@@ -13,6 +13,7 @@ from hashlib import sha1
 from typing import Any, Protocol, cast
 
 from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from enforcer.core.asks import check_ask
 from enforcer.core.dials import DEFAULT_DIALS, Dials
@@ -31,6 +32,9 @@ Command = tuple[bytes, ...]
 #: Said before each command to a node that a slot is on its way to; it holds for that one command.
 _ARRIVING: Command = (b"ASKING",)
 
+#: Pause in seconds between two looks for the rest of a reply.
+_REST_S = 0.0005
+
 #: Of the probe's buckets, which are those of a caller with an empty name: no request can have that.
 _PROBE_PLAN = Plan("probe", 1.0, 1)
 
@@ -42,13 +46,13 @@ class _Connection(Protocol):
 
     def disconnect(self) -> None: ...
 
-    def can_read(self) -> bool: ...
+    def can_read(self, timeout: float = 0) -> bool: ...
 
     def pack_commands(self, commands: Sequence[Command]) -> list[bytes]: ...
 
     def send_packed_command(self, command: list[bytes], check_health: bool = True) -> None: ...
 
-    def read_response(self, *, timeout: float) -> Any: ...
+    def read_response(self, *, timeout: float, disconnect_on_error: bool) -> Any: ...
 
 
 class RedisOwner:
@@ -68,8 +72,9 @@ class RedisOwner:
         Args:
             url: ``redis://``, ``rediss://`` (TLS; options such as ``ssl_ca_certs`` as query parameters) or
                 ``unix://``; user and password of the server's ACL in it.
-            timeout_s: longest time for one call, from its start to the last answer; opening the connection may take
-                as long again.
+            timeout_s: longest time from when a call is sent to its last answer; what has arrived by then counts,
+                however late this thread comes to read it. Each step of opening a connection, and loading the script,
+                may take as long again.
             dials: how to lend; the same in all copies.
             script: text of the script; None for ``grant.lua``.
             monotonic: seconds, for the timeout.
@@ -158,14 +163,13 @@ class RedisOwner:
             RedisError: the server refuses, so that no ask would be answered.
         """
         self._connect()
-        deadline = self._monotonic() + self._timeout_s
         step = 2 if arriving else 1
         sent = [word for command in commands for word in ((_ARRIVING, command) if arriving else (command,))]
-        replies = self._talk(sent, deadline)
+        replies = self._talk(sent)
         missing = [place for place, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if missing:
             again = [word for place in missing for word in sent[place + 1 - step : place + 1]]
-            loaded, *rest = self._talk([(b"SCRIPT", b"LOAD", self._script), *again], deadline)
+            loaded, *rest = self._talk([(b"SCRIPT", b"LOAD", self._script), *again])
             if isinstance(loaded, ResponseError):
                 raise loaded
             for place, reply in zip(missing, rest[step - 1 :: step], strict=True):
@@ -198,27 +202,42 @@ class RedisOwner:
         if self._connection is not None and not _is_clear(self._connection):
             self.drop_connection()
         if self._connection is None:
-            deadline = self._monotonic() + self._timeout_s
             connection = self._connection = cast("_Connection", self._pool.make_connection())
             connection.connect()
-            greet(lambda *command: self._talk([command], deadline)[0])
+            greet(lambda *command: self._talk([command])[0])
 
-    def _talk(self, commands: list[Command], deadline: float) -> list[Any]:
+    def _talk(self, commands: list[Command]) -> list[Any]:
         """Send all, read all; an error reply stands in its place. The connection is in step after it, or dropped."""
         connection = self._connection
         if connection is None:
             raise OwnerUnavailable("it was closed meanwhile", where=f"at {self.address}")
         connection.send_packed_command(connection.pack_commands(commands), check_health=False)
-        replies: list[Any] = []
-        for _ in commands:
+        # Only from here: a thread of a busy process can be kept from sending for longer than the whole timeout.
+        deadline = self._monotonic() + self._timeout_s
+        return [self._reply(connection, deadline) for _ in commands]
+
+    def _reply(self, connection: _Connection, deadline: float) -> Any:
+        """The next reply, an error as its value. All of it must be there by the deadline, not only its next byte.
+
+        Nor does it count when this thread comes to read it: the owner is late only if a look after the deadline finds
+        the reply incomplete.
+        """
+        while True:
+            if self._connection is not connection:
+                # It would open itself again.
+                raise OwnerUnavailable("it was closed meanwhile", where=f"at {self.address}")
             left_s = deadline - self._monotonic()
-            if left_s <= 0:
-                raise TimeoutError(f"no complete answer within {self._timeout_s:g} s")
+            if not connection.can_read(timeout=max(0.0, left_s)) and left_s > 0:
+                continue
             try:
-                replies.append(connection.read_response(timeout=left_s))
+                return connection.read_response(timeout=0, disconnect_on_error=False)
             except ResponseError as refusal:
-                replies.append(refusal)
-        return replies
+                return refusal
+            except RedisTimeoutError:
+                if left_s <= 0:
+                    raise TimeoutError(f"no complete answer within {self._timeout_s:g} s") from None
+            # Part of it is there, which is why `can_read` would not wait for the rest.
+            time.sleep(_REST_S)
 
 
 def _is_clear(connection: _Connection) -> bool:
