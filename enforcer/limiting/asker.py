@@ -16,6 +16,7 @@ from enforcer.core.account import Account
 from enforcer.core.breaker import Breaker, BreakerState
 from enforcer.limiting.asker_thread import AskerThread
 from enforcer.limiting.composing import Composing
+from enforcer.limiting.presence import Presence
 from enforcer.limiting.reporting import Reporting
 from enforcer.limiting.settling import BATCH, failure_cause, settle_last
 from enforcer.limiting.sound import ask_each
@@ -31,7 +32,6 @@ log = logging.getLogger("enforcer")
 _TICK_S = 0.25
 _SOON_S = 0.001
 _RTT_WEIGHT = 0.1
-_BACK = "the owner answers again"
 #: A bucket that nobody serves at this moment is a failover: it is over in seconds.
 _MOVING_NS = 1_000_000_000
 
@@ -43,7 +43,7 @@ class Asker(AskerThread):
     askers of a limiter share it.
 
     Attributes:
-        alone: whether decisions are made without this owner.
+        presence: whether the owner is there.
         all_here: all accounts whose bucket this owner holds; called with the lock held.
         tell: called in every round, with the lock held: what is to be said of the whole copy.
         look_again: called after a failure, without the lock: which owner holds what may have changed.
@@ -62,7 +62,7 @@ class Asker(AskerThread):
         settings: LimiterSettings,
     ) -> None:
         super().__init__()
-        self.alone = False
+        self.presence = Presence(reporting, name=name)
         self.tending = Tending(settings, node=name)
         self.all_here: Callable[[], Collection[Account]] = tuple
         self.tell: Callable[[], object] = tuple
@@ -99,12 +99,13 @@ class Asker(AskerThread):
     def settle_debt(self, account: Account, now_ns: int) -> None:
         """Have the owner asked for what was charged after the fact and is not paid yet. With the lock held."""
         self.tending.watch_idle(account, now_ns)
-        if not self.alone:
+        if not self.presence.alone:
             self.enqueue(account)
 
     def retire(self) -> None:
         """The owner is no longer one: nobody waits for it any more. With the lock held."""
         self._over = True
+        self.presence.replaced()
         self.end()
         deliver(self._lines.release_all())
         self._owner.close()
@@ -113,7 +114,8 @@ class Asker(AskerThread):
         """One round: probe if that is due, then ask for all that is pending, or due to be settled."""
         with self._round:
             now_ns = self._clock.monotonic_ns()
-            if probed := self._breaker.take_probe(now_ns):
+            # One that is silent and not being asked is not lost: it is to be heard again.
+            if probed := self._breaker.take_probe(now_ns) or self.presence.is_silent:
                 self.probe()
             with self._lock:
                 # Read anew: whoever lined up during the probe did so at a later time.
@@ -121,8 +123,8 @@ class Asker(AskerThread):
                 if not self._over:
                     self.tell()
                 batch = self._drain(first, now_ns)
-                self.tending.forget_old(now_ns, self._lines.accounts, alone=self.alone)
-                if self.alone:
+                self.tending.forget_old(now_ns, self._lines.accounts, alone=self.presence.alone)
+                if self._breaker.state is not BreakerState.CLOSED:
                     return
                 quiet = self.tending.unannounced(batch, room=BATCH)
                 quiet += self.tending.fallen_idle(now_ns, busy={*batch, *quiet}, room=BATCH)
@@ -136,8 +138,14 @@ class Asker(AskerThread):
         cause = self._why_away()
         if cause is not None:
             self._lost(cause)
-        elif self._breaker.proved():
-            self._found()
+            return
+        found = self._breaker.proved()
+        with self._lock:
+            if self._over:
+                return
+            self.presence.heard(self._clock.monotonic_ns())
+            if found:
+                self.tending.announce(self.all_here())
 
     def close(self, accounts: Callable[[], Sequence[Account]], timeout_s: float, deadline_ns: int) -> None:
         """Decide about all who wait, state all totals as final, and leave owner and sink alone from then on.
@@ -177,7 +185,7 @@ class Asker(AskerThread):
 
     def _patience_s(self) -> float:
         now_ns = self._clock.monotonic_ns()
-        patience_s = _SOON_S if self.tending.is_behind(now_ns, alone=self.alone) else _TICK_S
+        patience_s = _SOON_S if self.tending.is_behind(now_ns, alone=self.presence.alone) else _TICK_S
         if self._breaker.state is BreakerState.OPEN:
             return min(patience_s, max(_SOON_S, (self._breaker.probe_at_ns - now_ns) / 1e9))
         return patience_s
@@ -228,6 +236,7 @@ class Asker(AskerThread):
         with self._lock:
             if self._over:
                 return
+            self.presence.heard(now_ns)
             for account, ask, outcome in zip(batch, asks, outcomes, strict=True):
                 self._composing.heard(outcome.owner_now_us)
                 if account.node != self._name:
@@ -267,24 +276,11 @@ class Asker(AskerThread):
 
     def _lost(self, cause: str) -> None:
         """Decide alone from now on; whoever waits need not wait longer."""
-        opened = self._breaker.failed(self._clock.monotonic_ns(), self._settings.jitter())
+        self._breaker.failed(self._clock.monotonic_ns(), self._settings.jitter())
         with self._lock:
             if self._over:
                 return
-            self.alone = True
+            self.presence.lost(cause)
             released = self._lines.release_all()
-            if opened:
-                self._reporting.degraded(self._name, entered=True, cause=cause)
         deliver(released)
-        if opened:
-            log.warning("deciding without the owner %s: %s", self._name, cause, extra={"action": "degrade_entered"})
         self.look_again()
-
-    def _found(self) -> None:
-        with self._lock:
-            if self._over:
-                return
-            self.alone = False
-            self.tending.announce(self.all_here())
-            self._reporting.degraded(self._name, entered=False, cause=_BACK)
-        log.warning("%s: %s", self._name, _BACK, extra={"action": "degrade_left"})

@@ -63,7 +63,7 @@ class Askers:
     @property
     def alone(self) -> bool:
         """Whether requests for some callers are decided without their owner."""
-        return any(asker.alone for asker in self._askers.values())
+        return any(asker.presence.alone for asker in self._askers.values())
 
     def start(self) -> None:
         """Start a thread for each owner."""
@@ -90,17 +90,22 @@ class Askers:
 
     def is_away(self, account: Account, now_ns: int) -> bool:
         """See `Owning.is_away`."""
-        return self._askers[account.node].alone or now_ns < account.backoff.until_ns
+        return self._askers[account.node].presence.is_away(now_ns) or now_ns < account.backoff.until_ns
 
     def line_up(self, waiter: Waiter, accounts: Sequence[Account]) -> None:
         """Have a request wait for the owners of these accounts."""
         for account in accounts:
             self._askers[account.node].line_up(waiter, account)
 
+    def overdue(self, waiter: Waiter) -> None:
+        """A request has waited its whole timeout; what it still waits for may be away."""
+        for account in waiter.lined:
+            self._askers[account.node].presence.overdue(waiter.since_ns)
+
     def ask_ahead(self, account: Account) -> None:
         """See `Owning.ask_ahead`."""
         asker = self._askers[account.node]
-        if account.upcoming is None and not (asker.alone or account.evicted or account.backoff.until_ns):
+        if account.upcoming is None and not (asker.presence.alone or account.evicted or account.backoff.until_ns):
             account.current.low = 0
             asker.enqueue(account)
 

@@ -237,7 +237,7 @@ class Engine(Decisions):
             outcome = self.decide(self._askers, Case(lane, cost, now_ns, Source.LOCAL), final=False)
             if isinstance(outcome, Verdict):
                 return outcome
-            waiter = Waiter(lane, cost, loop)
+            waiter = Waiter(lane, cost, loop, since_ns=now_ns)
             self._askers.line_up(waiter, outcome)
             return waiter
 
@@ -247,6 +247,7 @@ class Engine(Decisions):
             if waiter.verdict is not None:
                 return waiter.verdict
             waiter.gone = True
+            self._askers.overdue(waiter)
             return self._decide_alone(waiter)
 
     def _decide_alone(self, waiter: Waiter) -> Verdict:

@@ -19,14 +19,23 @@ class Waiter:
         lane, cost: what is to be decided.
         counted: accounts whose ask under way, or answered, is for this request too.
         lined: accounts in whose line it stands.
+        since_ns: when it came, by the copy's monotonic clock.
         loop: the event loop in which it waits; None in a thread.
         in_shadow: the one account that is only asked what it would refuse; nobody waits then.
     """
 
-    __slots__ = ("_event", "_future", "cost", "counted", "gone", "in_shadow", "lane", "lined", "loop", "verdict")
+    __slots__ = (
+        "_event", "_future", "cost", "counted", "gone", "in_shadow", "lane", "lined", "loop", "since_ns", "verdict",
+    )  # fmt: skip
 
     def __init__(
-        self, lane: Lane, cost: int, loop: asyncio.AbstractEventLoop | None, *, in_shadow: Account | None = None
+        self,
+        lane: Lane,
+        cost: int,
+        loop: asyncio.AbstractEventLoop | None,
+        *,
+        since_ns: int = 0,
+        in_shadow: Account | None = None,
     ) -> None:
         self.lane = lane
         self.cost = cost
@@ -34,6 +43,7 @@ class Waiter:
         self.lined: set[Account] = set()
         self.gone = False
         self.verdict: Verdict | None = None
+        self.since_ns = since_ns
         self.loop = loop
         self.in_shadow = in_shadow
         self._event = threading.Event() if loop is None and in_shadow is None else None

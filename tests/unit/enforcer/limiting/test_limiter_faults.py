@@ -131,15 +131,15 @@ def test_a_request_that_lines_up_while_the_owner_is_found_is_asked_for(monkeypat
     assert fleet.limiter.degraded
     fleet.owner.away = None
     asker, lane = asker_of(fleet.limiter), fleet.limiter._lanes["bad", "default"]
-    waiter, found = Waiter(lane, 1, None), asker._found
+    waiter, probe = Waiter(lane, 1, None), asker.probe
 
     def find_and_line_up() -> None:
-        found()
+        probe()
         fleet.clock.advance(1.0)
         with fleet.limiter._lock:
             asker.line_up(waiter, lane.account)
 
-    monkeypatch.setattr(asker, "_found", find_and_line_up)
+    monkeypatch.setattr(asker, "probe", find_and_line_up)
     # A probe is due, and the bad bucket is not: it is in the same instant that it becomes so.
     asker._breaker._probe_at_ns = fleet.clock.monotonic_ns()
     fleet.limiter.tend()
