@@ -22,6 +22,8 @@ from enforcer.types import MAX_RETRY_MS, Standing
 _STOCK_S = 2.0
 #: Longest time for which a copy refuses a large cost by itself: tokens may come home from other copies meanwhile.
 _ALONE_NS = 1_000_000_000
+#: The same for one token, though the owner named a later moment: it may be mended, or be given tokens back, meanwhile.
+_ALONE_ONE_NS = 30_000_000_000
 #: Largest number of tokens that an ask can name; more than any bucket holds.
 _MOST_TOKENS = (1 << 32) - 1
 
@@ -54,7 +56,7 @@ class Account(Holding):
 
     def __init__(self, due: Due, *, now_ns: int, node: str = "") -> None:
         super().__init__()
-        self.turn_to(due)
+        self._go_by(due)
         self.caller = due.subject
         self.limit = due.terms.limit
         self.node = node
@@ -75,7 +77,24 @@ class Account(Holding):
         self._pace = Pace()
 
     def turn_to(self, due: Due) -> None:
-        """Go by another version of the policy: what is held stays, the next ask is on the new terms."""
+        """Go by another version of the policy: what is held stays, the next ask is on the new terms.
+
+        How long to refuse was said on the old ones: where they differ, the next request asks.
+        """
+        old, new = self.due.terms, due.terms
+        self._go_by(due)
+        if (old.plan, old.per) == (new.plan, new.per):
+            return
+        for lease in (self.current, self.upcoming):
+            if lease is not None:
+                lease.may_ask()
+        if old.per != new.per:
+            self._turn_ns = 0
+        elif due.per is not None:
+            # As the owner will reckon it: what was used stays used.
+            self.tokens += new.plan.burst - old.plan.burst
+
+    def _go_by(self, due: Due) -> None:
         self.due = due
         self.plan = due.terms.plan
         self.standing = Standing(due.subject, due.terms)
@@ -113,16 +132,19 @@ class Account(Holding):
         """When a quota starts anew, by this copy's monotonic clock, never too early; 0 if nobody has said so."""
         return self._turn_ns
 
-    def refused_until_ns(self, cost: int) -> int:
-        """Until when this copy refuses such a request without asking; in the past if it may ask."""
-        until = self.current.refused_until_ns
+    def refused_until_ns(self, cost: int, *, alone: bool = False) -> int:
+        """Until when this copy refuses such a request without asking; in the past if it may ask.
+
+        `alone`: there is nobody to ask, so that what was said last holds to its end.
+        """
+        until = self.current.ready_at_ns if alone else self.current.refused_until_ns
         if cost == 1:
             return until
         return max(until, min(self._ready_ns(cost), self._as_of_ns + _ALONE_NS))
 
     def retry_at_ns(self, cost: int) -> int:
         """When a request that was just refused may be admitted, by this copy's monotonic clock, never too early."""
-        at_ns = self.current.refused_until_ns
+        at_ns = self.current.ready_at_ns
         return max(at_ns, self._ready_ns(cost)) if cost > 1 else at_ns
 
     def retry_after_ms(self, cost: int, now_ns: int) -> int:
@@ -184,7 +206,8 @@ class Account(Holding):
         self.k = answer.k
         self.tokens = answer.tokens
         self._as_of_ns = now_ns
-        if ask.turns:
+        on_old_terms = ask.plan != self.plan or bool(ask.turns) != (self.due.per is not None)
+        if ask.turns and not on_old_terms:
             turn_us = min((turn for turn in ask.turns if turn > answer.owner_now_us), default=answer.owner_now_us)
             self._turn_ns = now_ns + (turn_us - answer.owner_now_us) * 1_000
         if answer.grant is not None and answer.grant.size > 0:
@@ -193,9 +216,10 @@ class Account(Holding):
         for kind, bucket in self.local.items():
             bucket.lower(kind, self.left_at_owner(now_ns), now_ns)
         newest = self.upcoming or self.current
-        newest.refused_until_ns = 0
-        if answer.refused_for_ms > 0:
-            newest.refused_until_ns = now_ns + min(answer.refused_for_ms, MAX_RETRY_MS) * 1_000_000
+        newest.may_ask()
+        if answer.refused_for_ms > 0 and not on_old_terms:
+            newest.ready_at_ns = now_ns + min(answer.refused_for_ms, MAX_RETRY_MS) * 1_000_000
+            newest.refused_until_ns = min(newest.ready_at_ns, now_ns + _ALONE_ONE_NS)
             newest.low = 0
 
     def _want(self) -> int:

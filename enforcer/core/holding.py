@@ -173,7 +173,7 @@ class Holding:
         if self.current in self._open and self.current.left > 0:
             self.upcoming = lease
             # While another grant stands ready, the fast path must come and fetch it instead of refusing.
-            self.current.refused_until_ns = 0
+            self.current.may_ask()
             return
         self._close(self.current, SettleCause.ASK)
         self._make_current(lease)
@@ -186,7 +186,7 @@ class Holding:
     def _make_current(self, lease: Lease) -> None:
         retired = self.current
         # Whoever still looks at the old lease must find nothing there, not even a refusal.
-        retired.refused_until_ns = 0
+        retired.may_ask()
         self._refused += retired.refused
         self.current = lease
 

@@ -17,13 +17,14 @@ class Lease:
             costs what an admission costs. Never above 0 again once the grant's total has been stated as final.
         until_ns: when the copy stops spending it, by its own monotonic clock.
         low: below this many tokens the next grant is asked for; 0 for never.
-        refused_until_ns: until when the copy refuses by itself what costs one token; 0 if it may ask. Such a refusal
-            carries this very number.
+        refused_until_ns: until when the copy refuses by itself what costs one token; 0 if it may ask.
+        ready_at_ns: when there may be a token again, which is what such a refusal says; 0 if nobody knows. Never
+            before `refused_until_ns`: the owner is asked again, whatever it said, long before a distant one.
         grant: the grant itself; None for the lease of a caller that never had one.
         adjusted: tokens charged to it after the fact, less those refunded.
     """
 
-    __slots__ = ("adjusted", "grant", "left", "low", "refused_until_ns", "until_ns")
+    __slots__ = ("adjusted", "grant", "left", "low", "ready_at_ns", "refused_until_ns", "until_ns")
 
     def __init__(self, grant: Grant | None, *, until_ns: int) -> None:
         self.grant = grant
@@ -31,7 +32,12 @@ class Lease:
         self.until_ns = until_ns
         self.low = 0
         self.refused_until_ns = 0
+        self.ready_at_ns = 0
         self.adjusted = 0
+
+    def may_ask(self) -> None:
+        """Refuse nothing by itself any more."""
+        self.refused_until_ns = self.ready_at_ns = 0
 
     @property
     def held(self) -> int:

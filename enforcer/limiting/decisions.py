@@ -88,13 +88,15 @@ class Decisions:
                 away = owning.is_away(account, now_ns)
                 if account.covers(cost, now_ns, past_expiry=away and case.late):
                     continue
-                if now_ns < account.refused_until_ns(cost):
+                if now_ns < account.refused_until_ns(cost, alone=away or final):
                     spent.append(number)
                 else:
                     (alone if away or final else short).append(account)
             if spent:
-                # Of several it is the one with the longest wait: before that the others' ends help nobody.
-                return self.refuse(case, max(spent, key=lambda one: lane.accounts[one].retry_at_ns(cost)))
+                # Of several it is the one with the longest wait: before that the others' ends help nobody. Also if it
+                # is one that would be asked again by now.
+                told = [lane.accounts.index(one) for one in short if now_ns < one.current.ready_at_ns]
+                return self.refuse(case, max(spent + told, key=lambda one: lane.accounts[one].retry_at_ns(cost)))
             if short:
                 return short
             verdict = self._take(owning, case, alone)

@@ -70,11 +70,11 @@ class Limiter(Engine):
                 if left < lease.low:
                     self._ask_ahead(lane)
                 return verdict
-        elif now_ns < (until_ns := lease.refused_until_ns) and cost == 1:
+        elif now_ns < lease.refused_until_ns and cost == 1:
             lease.left = left
             seq = self._seq
             self._seq = seq + 1
-            verdict = Verdict(seq, now_ns, lane.basis, False, _REFUSED_LOCALLY, 1, 0, until_ns)
+            verdict = Verdict(seq, now_ns, lane.basis, False, _REFUSED_LOCALLY, 1, 0, lease.ready_at_ns)
             self._capture(verdict)
             return verdict
         if lane.legs is not None and (several := self._several(lane.legs, lane, cost, now_ns)) is not None:
@@ -115,11 +115,11 @@ class Limiter(Engine):
                 if left < lease.low:
                     self._ask_ahead(lane)
                 return verdict
-        elif now_ns < (until_ns := lease.refused_until_ns) and cost == 1:
+        elif now_ns < lease.refused_until_ns and cost == 1:
             lease.left = left
             seq = self._seq
             self._seq = seq + 1
-            verdict = Verdict(seq, now_ns, lane.basis, False, _REFUSED_LOCALLY, 1, 0, until_ns)
+            verdict = Verdict(seq, now_ns, lane.basis, False, _REFUSED_LOCALLY, 1, 0, lease.ready_at_ns)
             self._capture(verdict)
             return verdict
         if lane.legs is not None and (several := self._several(lane.legs, lane, cost, now_ns)) is not None:
@@ -218,21 +218,24 @@ class Limiter(Engine):
 
     def _refuse_several(self, legs: Legs, now_ns: int) -> Verdict | None:
         """Refuse by the limit with the longest wait, without the lock; None if the owner may be asked."""
-        until_ns, number = now_ns, -1
+        ready_ns, number, refuses = now_ns, -1, False
         for at in range(legs.enforced):
             lease = legs.leases[at]
-            if lease.left <= 0 and lease.refused_until_ns > until_ns:
-                until_ns, number = lease.refused_until_ns, at
-        if number < 0:
+            if lease.left <= 0 and lease.ready_at_ns > now_ns:
+                if lease.refused_until_ns > now_ns:
+                    refuses = True
+                if lease.ready_at_ns > ready_ns:
+                    ready_ns, number = lease.ready_at_ns, at
+        if not refuses:
             return None
         refusing = legs.leases[number]
         # Read anew, and no call until it is stored: meanwhile another thread may have turned to the next grant.
         left = refusing.left
-        if left > 0 or refusing.refused_until_ns != until_ns:
+        if left > 0 or refusing.ready_at_ns != ready_ns:
             return None
         refusing.left = left - 1
         seq = self._seq
         self._seq = seq + 1
-        verdict = Verdict(seq, now_ns, legs.refusals[number], False, _REFUSED_LOCALLY, 1, 0, until_ns)
+        verdict = Verdict(seq, now_ns, legs.refusals[number], False, _REFUSED_LOCALLY, 1, 0, ready_ns)
         self._capture(verdict)
         return verdict

@@ -38,7 +38,7 @@ def room_held(account: Account, now_ns: int) -> Room:
     more_in_s = notice.more_in_s
     if left and more_in_s:
         return Room(notice, left, more_in_s)
-    until_ns = current.refused_until_ns if more_in_s else account.turn_ns
+    until_ns = current.ready_at_ns if more_in_s else account.turn_ns
     seconds = -((now_ns - until_ns) // _NS_PER_S) if until_ns > now_ns else 0
     return Room(notice, left, seconds if seconds > more_in_s else more_in_s)
 

@@ -83,7 +83,8 @@ class Tending:
     def forget_old(self, now_ns: int, waited_for: Collection[Account], *, alone: bool) -> None:
         """Forget accounts without grants, debts or recent requests.
 
-        While `alone`, also not those whose local bucket is not full: they would come back to a new one.
+        While `alone`, also not those whose local bucket is not full, or that the owner left with nothing: they would
+        come back to a new one.
         """
         for _ in range(min(_GLANCE, len(self._aging))):
             if self._aging[0][0] > now_ns:
@@ -100,4 +101,6 @@ class Tending:
 
 
 def _draws_on_itself(account: Account, now_ns: int) -> bool:
-    return not all(bucket.is_full(kind, now_ns) for kind, bucket in account.local.items())
+    return now_ns < account.current.ready_at_ns or not all(
+        bucket.is_full(kind, now_ns) for kind, bucket in account.local.items()
+    )
