@@ -39,6 +39,7 @@ class Account(Holding):
         queued: whether the asker has it on its list.
         watched: whether the asker looks for it falling idle.
         evicted: whether the limiter has forgotten it; it must not be used any more.
+        moves: how often its bucket came to another node; what was noted of it there before is of no use.
         standing: the caller and its terms, as its verdicts name them.
         notice: of its terms, for what clients are told.
         k, tokens: copies counted and tokens left at the owner, by its last answer; 0 and the burst before the first.
@@ -50,7 +51,7 @@ class Account(Holding):
 
     __slots__ = (
         "_as_of_ns", "_offered_reported", "_pace", "_turn_ns", "backoff", "caller", "due", "evicted", "k", "lanes",
-        "limit", "local", "node", "notice", "plan", "queued", "soft", "standing", "tokens", "touched_ns",
+        "limit", "local", "moves", "node", "notice", "plan", "queued", "soft", "standing", "tokens", "touched_ns",
         "warn_again_ns", "watched",
     )  # fmt: skip
 
@@ -61,10 +62,11 @@ class Account(Holding):
         self.limit = due.terms.limit
         self.node = node
         self.local: dict[Fallback, LocalBucket] = {}
-        self.lanes: list[tuple[str, str]] = []
+        self.lanes: set[tuple[str, str]] = set()
         self.queued = False
         self.watched = False
         self.evicted = False
+        self.moves = 0
         self.k = 0
         self.tokens = float(self.plan.burst)
         self.soft = False

@@ -195,7 +195,8 @@ class Asker(AskerThread):
         batch: list[Account] = []
         account = first
         while True:
-            if account is not None:
+            # One whose bucket went elsewhere and came back stands here twice.
+            if account is not None and account.queued:
                 account.queued = False
                 is_here = account.node == self._name and not account.evicted
                 if is_here and now_ns >= account.backoff.until_ns:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from enforcer.clock import Clock
 from enforcer.core.account import Account
@@ -85,7 +85,7 @@ class Askers:
 
     def open(self, account: Account, now_ns: int) -> None:
         """Take charge of a new account."""
-        account.node = self._owners.place(account.caller, account.limit)
+        account.node = self._place(account)
         self._askers[account.node].tending.watch_age(account, now_ns)
 
     def is_away(self, account: Account, now_ns: int) -> bool:
@@ -157,19 +157,30 @@ class Askers:
             (lane.caller, lane.scope, terms.limit.removesuffix(SHADOW), terms.policy_version), 1, cost
         )
 
-    def _replace(self) -> None:
-        nodes = self._owners.nodes
+    def _place(self, account: Account) -> str:
+        """Where its bucket is now; at a node that has just come there is an asker then, too."""
+        node = self._owners.place(account.caller, account.limit)
+        if node not in self._askers:
+            # The owners know of it before `look_again` could have the lock.
+            self._meet(self._owners.nodes)
+        return node
+
+    def _meet(self, nodes: Mapping[str, Owner]) -> None:
         for name, owner in nodes.items():
             if name not in self._askers:
                 self._askers[name] = asker = self._asker(name, owner)
                 if self._is_started:
                     asker.start()
+
+    def _replace(self) -> None:
+        self._meet(self._owners.nodes)
         now_ns = self._clock.monotonic_ns()
         for account in self._accounts():
-            node = self._owners.place(account.caller, account.limit)
+            node = self._place(account)
             if node != account.node:
                 waiting = self._askers[account.node].hand_over(account)
                 account.node = node
+                account.moves += 1
                 account.queued = account.watched = False
                 account.backoff.mended()
                 tending = self._askers[node].tending
@@ -177,7 +188,9 @@ class Askers:
                 tending.watch_idle(account, now_ns)
                 for waiter in waiting:
                     self._askers[node].line_up(waiter, account)
-        for name in [name for name in self._askers if name not in nodes]:
+        # Read anew: what a thread has learnt meanwhile is placed by already, and looked at again after this.
+        in_use = {*self._owners.nodes, *(account.node for account in self._accounts())}
+        for name in [name for name in self._askers if name not in in_use]:
             self._askers.pop(name).retire()
 
     def _asker(self, name: str, owner: Owner) -> Asker:

@@ -12,13 +12,14 @@ import msgspec
 from enforcer.core.account import Account
 from enforcer.core.resolution import LIMIT_RATE, SHADOW, Due, charged_as, resolve
 from enforcer.limiting.lane import Lane
+from enforcer.policies.limits import LimitBy
 from enforcer.policies.model import UNMATCHED_SCOPE, Policy
 from enforcer.types import Terms
 
 #: Scopes come from templates, so they are few; made-up ones must not stay for ever.
 _MOST_SCOPES = 10_000
-#: Lanes of one account for scopes that the policy does not name; further scopes are counted as unmatched.
-_MOST_UNNAMED_LANES = 256
+#: Lanes of one account; beyond so many, scopes that the policy does not name are counted as unmatched.
+_MOST_LANES = 256
 
 
 class Directory:
@@ -33,6 +34,7 @@ class Directory:
         self._scopes: dict[str, str] = {}
         self._terms: dict[Terms, Terms] = {}
         self._policy = policy
+        self._named_scopes = _named_scopes(policy)
         self._max_callers = max_callers
         self._opened = opened
 
@@ -44,6 +46,7 @@ class Directory:
     def use(self, policy: Policy) -> None:
         """Go by another policy from now on. Accounts stay, with what they hold; every lane is resolved anew."""
         self._policy = policy
+        self._named_scopes = _named_scopes(policy)
         self._terms.clear()
         self.lanes.clear()
         for account in self._accounts.values():
@@ -67,7 +70,7 @@ class Directory:
             return lane
         resolution = resolve(self._policy, caller=caller, scope=scope)
         own = self._accounts.get((caller, LIMIT_RATE))
-        if own is not None and len(own.lanes) >= _MOST_UNNAMED_LANES and scope not in self._policy.scopes:
+        if own is not None and len(own.lanes) >= _MOST_LANES and scope not in self._named_scopes:
             scope = UNMATCHED_SCOPE
             if (lane := self.lanes.get((caller, scope))) is not None:
                 return lane
@@ -77,7 +80,7 @@ class Directory:
         shadows = tuple(self._account(due, now_ns) for due in resolution.shadows)
         lane = self.lanes[caller, scope] = Lane(caller, scope, resolution, accounts=accounts, shadows=shadows)
         for account in (*accounts, *shadows):
-            account.lanes.append((caller, scope))
+            account.lanes.add((caller, scope))
         return lane
 
     def in_shadow(self, lane: Lane, now_ns: int) -> list[Account]:
@@ -91,9 +94,14 @@ class Directory:
     def forget(self, account: Account) -> None:
         """Drop an account and the lanes that lead to it; whoever still holds one of them must open it again."""
         account.evicted = True
-        del self._accounts[account.caller, account.limit]
-        for key in account.lanes:
-            self.lanes.pop(key, None)
+        where = (account.caller, account.limit)
+        if self._accounts.get(where) is account:
+            del self._accounts[where]
+        for key in tuple(account.lanes):
+            lane = self.lanes.pop(key, None)
+            # Of the lane's other accounts too: a shared one would remember all who ever came.
+            for other in (account, *lane.accounts, *lane.shadows) if lane is not None else (account,):
+                other.lanes.discard(key)
 
     def _charged_as(self, caller: str) -> str:
         policy = self._policy
@@ -110,8 +118,9 @@ class Directory:
         terms = self._terms.setdefault(due.terms, due.terms)
         due = due if terms is due.terms else msgspec.structs.replace(due, terms=terms)
         if account is None:
-            account = self._accounts[key] = Account(due, now_ns=now_ns)
+            account = Account(due, now_ns=now_ns)
             self._opened(account, now_ns)
+            self._accounts[key] = account
         elif account.due != due:
             account.turn_to(due)
         return account
@@ -121,3 +130,13 @@ class Directory:
         if len(self._scopes) > _MOST_SCOPES:
             self._scopes.clear()
         return self._scopes.setdefault(scope, scope)
+
+
+def _named_scopes(policy: Policy) -> frozenset[str]:
+    """Scopes that the policy knows by name: under another one their requests would escape their limits."""
+    named = set(policy.scopes)
+    for limit in policy.limits.values():
+        named.update(limit.scopes)
+        if limit.by is LimitBy.SCOPE:
+            named.update(limit.overrides)
+    return frozenset(named)

@@ -22,7 +22,8 @@ _GLANCE = 256
 class Tending:
     """Kept under the limiter's lock. `forget` is called with each account that is to be forgotten.
 
-    Accounts whose bucket has come to another node than `node` are that node's to tend: they are let go here.
+    Accounts whose bucket has come to another node than `node` are that node's to tend: they are let go here. What was
+    noted of one before its bucket moved counts no more, even if it came back.
     """
 
     def __init__(self, settings: LimiterSettings, *, node: str = "") -> None:
@@ -31,8 +32,8 @@ class Tending:
         self._idle_ns = round(settings.idle_settle_s * 1e9)
         self._evict_ns = round(settings.evict_after_s * 1e9)
         self._unannounced: deque[Account] = deque()
-        self._idle: deque[tuple[int, Account, int]] = deque()
-        self._aging: deque[tuple[int, Account]] = deque()
+        self._idle: deque[tuple[int, Account, int, int]] = deque()
+        self._aging: deque[tuple[int, Account, int]] = deque()
 
     def is_behind(self, now_ns: int, *, alone: bool) -> bool:
         """Whether more is due than one round could look at. `alone`: without the owner nothing is settled."""
@@ -53,11 +54,11 @@ class Tending:
         """Look for this account falling idle."""
         if not account.watched:
             account.watched = True
-            self._idle.append((now_ns + self._idle_ns, account, account.spent))
+            self._idle.append((now_ns + self._idle_ns, account, account.moves, account.spent))
 
     def watch_age(self, account: Account, now_ns: int) -> None:
-        """Forget this account once it has been left alone long enough. Once per account."""
-        self._aging.append((now_ns + self._evict_ns, account))
+        """Forget this account once it has been left alone long enough. Once per account, and each time it moves."""
+        self._aging.append((now_ns + self._evict_ns, account, account.moves))
 
     def fallen_idle(self, now_ns: int, *, busy: Collection[Account], room: int) -> list[Account]:
         """Close the grants of accounts that spent nothing for a while; returns those with totals to state."""
@@ -65,8 +66,8 @@ class Tending:
         for _ in range(min(_GLANCE, len(self._idle))):
             if self._idle[0][0] > now_ns or len(owing) >= room:
                 break
-            _, account, mark = self._idle.popleft()
-            if account.node != self._node:
+            _, account, moves, mark = self._idle.popleft()
+            if account.moves != moves or account.evicted:
                 continue
             spent, next_look_ns = account.spent, now_ns + self._idle_ns
             is_left_alone = account not in busy and spent == mark and now_ns >= account.backoff.until_ns
@@ -77,7 +78,7 @@ class Tending:
                     continue
                 owing.append(account)
             # Looked at again also when it owes: the owner may not hear it this time.
-            self._idle.append((next_look_ns, account, spent))
+            self._idle.append((next_look_ns, account, moves, spent))
         return owing
 
     def forget_old(self, now_ns: int, waited_for: Collection[Account], *, alone: bool) -> None:
@@ -89,13 +90,13 @@ class Tending:
         for _ in range(min(_GLANCE, len(self._aging))):
             if self._aging[0][0] > now_ns:
                 break
-            _, account = self._aging.popleft()
-            if account.node != self._node:
+            _, account, moves = self._aging.popleft()
+            if account.moves != moves or account.evicted:
                 continue
             owes = account.holds_grant or account.finals or account.owed > 0
             in_use = owes or account.queued or account in waited_for
             if in_use or now_ns - account.touched_ns < self._evict_ns or (alone and _draws_on_itself(account, now_ns)):
-                self._aging.append((now_ns + self._evict_ns, account))
+                self._aging.append((now_ns + self._evict_ns, account, moves))
             else:
                 self.forget(account)
 
