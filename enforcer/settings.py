@@ -24,7 +24,7 @@ class LimiterSettings:
         max_callers: above this many, new callers share the anonymous bucket until others are forgotten.
         ask_ahead_above_ms: the next grant is asked for early while the owner takes longer than this to answer;
             0: always. Asking early saves waits and costs up to half as many asks again.
-        close_timeout_s: how long `close` works on settling and shipping.
+        close_timeout_s: how long `close` works on settling and shipping; a quarter of it at least is left to the sink.
         jitter: uniform in [0, 1).
     """
 

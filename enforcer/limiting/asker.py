@@ -18,7 +18,7 @@ from enforcer.limiting.asker_thread import AskerThread
 from enforcer.limiting.composing import Composing
 from enforcer.limiting.presence import Presence
 from enforcer.limiting.reporting import Reporting
-from enforcer.limiting.settling import BATCH, failure_cause, settle_last
+from enforcer.limiting.settling import BATCH, Deadlines, failure_cause, settle_last
 from enforcer.limiting.sound import ask_each
 from enforcer.limiting.tending import Tending
 from enforcer.limiting.waiter import Waiter
@@ -147,16 +147,15 @@ class Asker(AskerThread):
             if found:
                 self.tending.announce(self.all_here())
 
-    def close(self, accounts: Callable[[], Sequence[Account]], timeout_s: float, deadline_ns: int) -> None:
+    def close(self, accounts: Callable[[], Sequence[Account]], deadlines: Deadlines) -> None:
         """Decide about all who wait, state all totals as final, and leave owner and sink alone from then on.
 
         Args:
             accounts: all whose bucket this owner holds, called when nobody waits any more; the limiter opens no new
                 ones meanwhile.
-            timeout_s: how long to wait for the thread's round to end.
-            deadline_ns: until when to state totals, by the copy's monotonic clock.
+            deadlines: by the copy's monotonic clock.
         """
-        ended = self._has_ended(timeout_s)
+        ended = self._has_ended(max(0.0, (deadlines.join_ns - self._clock.monotonic_ns()) / 1e9))
         if ended and len(self._lines) > 0:
             self._guarded(self.step)
         with self._lock:
@@ -174,7 +173,7 @@ class Asker(AskerThread):
             )  # fmt: skip
             return
         with self._round:
-            settle_last(self._owner, owing, self._compose_last, clock=self._clock, deadline_ns=deadline_ns)
+            settle_last(self._owner, owing, self._compose_last, clock=self._clock, deadline_ns=deadlines.settle_ns)
 
     def _why_away(self) -> str | None:
         try:

@@ -15,7 +15,8 @@ from enforcer.core.resolution import SHADOW
 from enforcer.limiting.asker import Asker
 from enforcer.limiting.composing import Composing
 from enforcer.limiting.lane import Lane
-from enforcer.limiting.reporting import Reporting
+from enforcer.limiting.reporting import Reporting, hand
+from enforcer.limiting.settling import Deadlines
 from enforcer.limiting.totals import Totals
 from enforcer.limiting.waiter import Waiter
 from enforcer.limiting.waiting import Desk
@@ -137,17 +138,17 @@ class Askers:
         """Tell the sink the running totals that changed, if it is time."""
         now_ns, at_us = self._clock.monotonic_ns(), self._clock.unix_us()
         for (caller, scope, _, _), (requests, charged, refunded) in self.costs.due(now_ns, everything=everything):
-            self._sink.event(CostChanged(caller, scope, requests, charged, refunded, at_us))
+            hand(self._sink.event, CostChanged(caller, scope, requests, charged, refunded, at_us))
         for key, (requests, cost) in self._would_refuse.due(now_ns, everything=everything):
-            self._sink.event(WouldRefuse(*key, requests, cost, at_us))
+            hand(self._sink.event, WouldRefuse(*key, requests, cost, at_us))
 
-    def close(self, accounts: Callable[[], Sequence[Account]], timeout_s: float, deadline_ns: int) -> None:
+    def close(self, accounts: Callable[[], Sequence[Account]], deadlines: Deadlines) -> None:
         """Close each; they share the time. See `Asker.close`."""
         askers = dict(self._askers)
         for asker in askers.values():
             asker.end()
         for name, asker in askers.items():
-            asker.close(lambda name=name: _at(accounts(), name), timeout_s, deadline_ns)  # type: ignore[misc]  # bound now
+            asker.close(lambda name=name: _at(accounts(), name), deadlines)  # type: ignore[misc]  # bound now
         with self.lock:
             self.tell(everything=True)
 

@@ -22,7 +22,7 @@ from enforcer.limiting.decisions import Case, Decisions
 from enforcer.limiting.directory import Directory
 from enforcer.limiting.lane import Lane
 from enforcer.limiting.life import Life
-from enforcer.limiting.settling import too_late
+from enforcer.limiting.settling import Deadlines, do_each, too_late
 from enforcer.limiting.waiter import Waiter
 from enforcer.limiting.waiting import Desk
 from enforcer.owners.one import OneOwner
@@ -103,18 +103,15 @@ class Engine(Decisions):
                 return
             self._life.end()
             self._lanes.clear()
-        for act in self._at_close:
-            act()
-        timeout_s = self._settings.close_timeout_s
-        deadline_ns = self._now() + round(timeout_s * 1e9)
+        deadlines = Deadlines(self._now(), self._settings.close_timeout_s)
+        do_each(self._at_close, what="what was to be done first")
         try:
-            self._askers.close(lambda: self._directory.accounts, timeout_s, deadline_ns)
+            self._askers.close(lambda: self._directory.accounts, deadlines)
         finally:
             self._capture = too_late
-            try:
-                self._close_owners()
-            finally:
-                self._sink.close(max(0.0, (deadline_ns - self._now()) / 1e9))
+            ends = [*(owner.close for owner in self._owners.nodes.values()), self._owners.close]
+            do_each(ends, what="the end of an owner's connection")
+            self._sink.close(max(0.0, (deadlines.end_ns - self._now()) / 1e9))
 
     def after_fork(self) -> None:
         """See `Forkable`: what is held is the parent's, and so are the threads, the connections and the record."""
@@ -122,13 +119,6 @@ class Engine(Decisions):
         self._lock = threading.Lock()
         self._capture = too_late
         self._directory.clear()
-
-    def _close_owners(self) -> None:
-        for close in (*(owner.close for owner in self._owners.nodes.values()), self._owners.close):
-            try:
-                close()
-            except Exception:  # a connection that will not end must not cost the record
-                log.exception("an owner's connection could not be closed", extra={"action": "owner_close_failed"})
 
     def charge(self, verdict: Verdict, cost: int) -> None:
         """Say what an admitted request really cost, once that is known: the rest is charged, or given back.

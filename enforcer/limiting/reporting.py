@@ -5,13 +5,28 @@ Called with the lock held, and never after the copy was closed.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
 from enforcer.clock import Clock
 from enforcer.core.account import Account
 from enforcer.messages import Answer, SettleCause, Settlement
 from enforcer.sink import DegradeChanged, GrantIssued, GrantSettled, Sink, SoftLimitReached
 
+log = logging.getLogger("enforcer")
+_Fact = TypeVar("_Fact")
+
 #: A caller that swings around a soft limit is told of once in this time.
 _WARN_EVERY_NS = 60_000_000_000
+
+
+def hand(take: Callable[[_Fact], None], fact: _Fact) -> None:
+    """Give one fact to a sink. One that fails loses its fact, never what the limiter is in the middle of."""
+    try:
+        take(fact)
+    except Exception:
+        log.exception("the sink did not take %r", fact, extra={"action": "sink_failed"})
 
 
 class Reporting:
@@ -26,20 +41,24 @@ class Reporting:
         """Tell of totals that became final."""
         for total in account.take_unreported():
             fact = GrantSettled(account.caller, account.limit, self._member, total, self._clock.unix_us())
-            self._sink.grant_settled(fact)
+            hand(self._sink.grant_settled, fact)
 
     def answered(self, account: Account, answer: Answer, now_ns: int) -> None:
         """Tell of what the owner lent, of what it gave back, and of a limit that is nearly used up."""
         if answer.grant is not None:
             version = account.standing.terms.policy_version
-            self._sink.grant_issued(GrantIssued(account.caller, account.limit, version, answer.grant, answer.tokens))
+            hand(
+                self._sink.grant_issued,
+                GrantIssued(account.caller, account.limit, version, answer.grant, answer.tokens),
+            )
         for credit in answer.credited:
             total = Settlement(credit.grant_id, credit.spent, False, SettleCause.CREDITED)
             fact = GrantSettled(account.caller, account.limit, credit.member, total, answer.owner_now_us)
-            self._sink.grant_settled(fact)
+            hand(self._sink.grant_settled, fact)
         if account.soft and now_ns >= account.warn_again_ns:
             account.warn_again_ns = now_ns + _WARN_EVERY_NS
-            self._sink.event(
+            hand(
+                self._sink.event,
                 SoftLimitReached(
                     account.caller,
                     account.limit,
@@ -47,9 +66,9 @@ class Reporting:
                     account.used_share,
                     account.k,
                     answer.owner_now_us,
-                )
+                ),
             )
 
     def degraded(self, owner: str, *, entered: bool, cause: str) -> None:
         """Tell that this copy decides alone, or no longer does."""
-        self._sink.degrade_changed(DegradeChanged(owner, entered, cause, self._clock.unix_us()))
+        hand(self._sink.degrade_changed, DegradeChanged(owner, entered, cause, self._clock.unix_us()))

@@ -6,7 +6,7 @@ What the owner does not hear it credits back when it expires; the sink has the t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from enforcer.clock import Clock
 from enforcer.core.account import Account
@@ -44,9 +44,35 @@ def settle_last(
         except Exception as error:  # noqa: BLE001 - a fault here must not cost the record, closed after this
             _warn(len(owing) - start, failure_cause(error))
             return
-        for account, outcome in zip(chunk, outcomes, strict=False):
+        if len(outcomes) != len(chunk):
+            # Which of them were heard cannot be known.
+            _warn(len(owing) - start, f"{len(chunk)} asks got {len(outcomes)} answers")
+            return
+        for account, outcome in zip(chunk, outcomes, strict=True):
             if isinstance(outcome, AskFault):
                 _warn(1, f"{account}: {outcome.cause}")
+
+
+class Deadlines:
+    """How the time for closing is shared: what hangs must not take it from what comes after.
+
+    Attributes:
+        join_ns: until when to wait for rounds that are under way, all of them together.
+        settle_ns: until when to state totals; what is left then is the record's.
+        end_ns: when there is no time left.
+    """
+
+    def __init__(self, now_ns: int, timeout_s: float) -> None:
+        self.join_ns, self.settle_ns, self.end_ns = (now_ns + round(timeout_s * part * 1e9) for part in (0.5, 0.75, 1))
+
+
+def do_each(acts: Iterable[Callable[[], object]], *, what: str) -> None:
+    """Do all of these, whatever becomes of one: none may cost the record, which is closed after them."""
+    for act in acts:
+        try:
+            act()
+        except Exception:
+            log.exception("closing goes on without %s", what, extra={"action": "close_failed"})
 
 
 def too_late(verdict: Verdict) -> None:

@@ -42,6 +42,6 @@ def _fault_of(ask: Ask) -> AskFault | None:
         check_ask(ask)
     except InvalidField as error:
         whose = f"caller {ask.caller!r}, limit {ask.limit!r}"
-        log.error("this copy composed a malformed ask for %s: %s", whose, error, extra={"action": "ask_malformed"})
+        log.exception("this copy composed a malformed ask for %s", whose, extra={"action": "ask_malformed"})
         return AskFault(f"malformed ask: {error}")
     return None
