@@ -21,7 +21,8 @@ class LimiterSettings:
         idle_settle_s: after this long without spending, unspent tokens go home, but for what the copy would use
             before they expire.
         evict_after_s: after this long without a request, a caller is forgotten.
-        max_callers: above this many, new callers share the anonymous bucket until others are forgotten.
+        max_callers: with this many buckets known, one for each limit of each caller, tenant or scope, new callers share
+            the anonymous one until others are forgotten.
         ask_ahead_above_ms: the next grant is asked for early while the owner takes longer than this to answer;
             0: always. Asking early saves waits and costs up to half as many asks again.
         close_timeout_s: how long `close` works on settling and shipping; a quarter of it at least is left to the sink.

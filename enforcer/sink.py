@@ -86,7 +86,7 @@ class WouldRefuse(msgspec.Struct, frozen=True):
 class PolicyChanged(msgspec.Struct, frozen=True):
     """A policy was loaded, or was refused and the last good one stays in force.
 
-    `version` is the one now in force. `faults` is empty if the document was taken.
+    `policy_version` is the one now in force. `faults` is empty if the document was taken.
     """
 
     policy_version: int

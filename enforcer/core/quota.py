@@ -1,7 +1,7 @@
 """The calendar of a quota at its owner: which period it is, what is left of its amount, and how long to refuse.
 
 A quota has no rate here: a period begins with the whole amount, and what is lent is debited at once, so that no more
-than the amount is ever admitted in it. Mirrors passages of `owners/lua/grant.lua`. Never reads a clock.
+than the amount is ever lent in it. Mirrors passages of `owners/lua/grant.lua`. Never reads a clock.
 """
 
 from __future__ import annotations

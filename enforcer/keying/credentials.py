@@ -27,6 +27,9 @@ def secret_key(secret: bytes | str) -> bytes:
 def from_api_key(header: str, secret: bytes | str) -> Identify:
     """Make an id of an API key: ``key-<keyed hash>``, with the key's last four characters for people to recognise.
 
+    It knows no key from another: each that is made up gets an id, and so a bucket, of its own. Where nothing before it
+    has verified the key, set ``unnamed: anonymous`` in the policy and name the ids of the real ones under ``callers``.
+
     Args:
         header: where the key stands, such as ``authorization`` (a ``Bearer`` before it is left out) or ``x-api-key``.
         secret: keys the hash, 16 to 64 bytes. Another secret makes other ids: keep it as long as the record.

@@ -60,8 +60,8 @@ class Directory:
     def open(self, caller: str, scope: str, now_ns: int) -> Lane:
         """The lane of a caller and scope.
 
-        A caller that shares a bucket with others, because the policy does not name it or because there are more than
-        `max_callers`, gets their lane, and is recorded under their name.
+        A caller that shares a bucket with others, because the policy does not name it or because there are
+        `max_callers` buckets, gets their lane, and is recorded under their name.
         """
         # A subclass of str would be kept as the name of all later, plain ones, and the record takes only plain text.
         caller, scope = self._charged_as(str.__str__(caller)), str.__str__(scope)

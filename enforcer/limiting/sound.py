@@ -42,6 +42,7 @@ def _fault_of(ask: Ask) -> AskFault | None:
         check_ask(ask)
     except InvalidField as error:
         whose = f"caller {ask.caller!r}, limit {ask.limit!r}"
-        log.exception("this copy composed a malformed ask for %s", whose, extra={"action": "ask_malformed"})
+        extra = {"action": "ask_malformed"}
+        log.exception("this copy composed a malformed ask for %s: %s", whose, error.field, extra=extra)
         return AskFault(f"malformed ask: {error}")
     return None

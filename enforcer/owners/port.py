@@ -1,6 +1,6 @@
 """The ports to the one owner of a caller's bucket, and to all owners of a fleet.
 
-Two implementations stand beside it, `owner_memory` and `owner_redis`; both pass `tests/contract/owner.py` and agree
+Two implementations stand beside it, `memory` and `redis`; both pass `tests/contract/owner.py` and agree
 with the pure specification in `core/`. An owner never decides about a single request and never learns of Kafka.
 """
 
