@@ -1,6 +1,7 @@
 """What an asker tells the sink of one copy: grants, totals that became final, warnings, and changes of state.
 
-Called with the lock held, and never after the copy was closed.
+Called with the lock held, and never after the copy was closed. Says nothing of limits in shadow: no decision names
+their grants, and nobody is to be warned of what is not enforced; what they would refuse is told as `WouldRefuse`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TypeVar
 
 from enforcer.clock import Clock
 from enforcer.core.account import Account
+from enforcer.core.resolution import SHADOW
 from enforcer.messages import Answer, SettleCause, Settlement
 from enforcer.sink import DegradeChanged, GrantIssued, GrantSettled, Sink, SoftLimitReached
 
@@ -39,12 +41,15 @@ class Reporting:
 
     def closed(self, account: Account) -> None:
         """Tell of totals that became final."""
-        for total in account.take_unreported():
+        totals = account.take_unreported()
+        for total in () if _in_shadow(account) else totals:
             fact = GrantSettled(account.caller, account.limit, self._member, total, self._clock.unix_us())
             hand(self._sink.grant_settled, fact)
 
     def answered(self, account: Account, answer: Answer, now_ns: int) -> None:
         """Tell of what the owner lent, of what it gave back, and of a limit that is nearly used up."""
+        if _in_shadow(account):
+            return
         if answer.grant is not None:
             version = account.standing.terms.policy_version
             hand(
@@ -72,3 +77,7 @@ class Reporting:
     def degraded(self, owner: str, *, entered: bool, cause: str) -> None:
         """Tell that this copy decides alone, or no longer does."""
         hand(self._sink.degrade_changed, DegradeChanged(owner, entered, cause, self._clock.unix_us()))
+
+
+def _in_shadow(account: Account) -> bool:
+    return account.limit.endswith(SHADOW)

@@ -42,7 +42,8 @@ def _fault_of(ask: Ask) -> AskFault | None:
         check_ask(ask)
     except InvalidField as error:
         whose = f"caller {ask.caller!r}, limit {ask.limit!r}"
+        fault = AskFault(f"malformed ask: {error}")
         extra = {"action": "ask_malformed"}
-        log.exception("this copy composed a malformed ask for %s: %s", whose, error.field, extra=extra)
-        return AskFault(f"malformed ask: {error}")
+        log.exception("this copy composed a malformed ask for %s: %s", whose, fault.cause, extra=extra)
+        return fault
     return None

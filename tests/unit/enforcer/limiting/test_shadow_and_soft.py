@@ -43,6 +43,20 @@ def test_a_shadow_limit_never_makes_a_request_wait() -> None:
     assert all(fleet.limiter.check("acme").allowed for _ in range(10))
 
 
+def test_a_shadow_limit_warns_nobody_and_has_no_grants_on_the_record() -> None:
+    """Its caller would be warned of a limit that is not enforced, under a name that stands in no policy."""
+    fleet = Fleet(make_policy(limits=SHADOW))
+    for _ in range(20):
+        fleet.limiter.check("acme")
+        fleet.advance(0.2)
+    fleet.limiter.close()
+    assert {WouldRefuse} == {type(fact) for fact in fleet.sink.events}
+    assert {"rate"} == {fact.limit for fact in (*fleet.sink.grants, *fleet.sink.settlements)}
+    shadow = fleet.owner.bucket("acme", "new~shadow")
+    assert shadow is not None
+    assert shadow.tokens_micro < 5_000_000, "it was charged all the same"
+
+
 def test_a_limit_that_is_nearly_used_up_warns_on_the_verdict_and_once_as_an_event() -> None:
     """At 80 % there is still time to do something; a warning a request would be noise."""
     fleet = Fleet(make_policy(rate_per_s=0.001, burst=100))
