@@ -86,6 +86,9 @@ class Lines:
             if waiter.in_shadow is account:
                 self._desk.shadow(waiter, now_ns)
                 continue
+            if waiter.lined:
+                # What is known of the others is older than the asks that are out for them: the last answer decides.
+                continue
             waiter.verdict = self._desk.settle(waiter, account, now_ns)
             if waiter.verdict is not None:
                 decided.append(waiter)
