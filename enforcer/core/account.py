@@ -50,9 +50,9 @@ class Account(Holding):
     """
 
     __slots__ = (
-        "_as_of_ns", "_offered_reported", "_pace", "_turn_ns", "backoff", "caller", "due", "evicted", "k", "lanes",
-        "limit", "local", "moves", "node", "notice", "plan", "queued", "soft", "standing", "tokens", "touched_ns",
-        "warn_again_ns", "watched",
+        "_as_of_ns", "_credited_id", "_offered_reported", "_pace", "_since_us", "_turn_ns", "backoff", "caller",
+        "due", "evicted", "k", "lanes", "limit", "local", "moves", "node", "notice", "plan", "queued", "soft",
+        "standing", "tokens", "touched_ns", "warn_again_ns", "watched",
     )  # fmt: skip
 
     def __init__(self, due: Due, *, now_ns: int, node: str = "") -> None:
@@ -75,6 +75,8 @@ class Account(Holding):
         self.backoff = Backoff()
         self._offered_reported = 0
         self._as_of_ns = 0
+        self._credited_id = 0
+        self._since_us = 0
         self._turn_ns = 0
         self._pace = Pace()
 
@@ -212,6 +214,7 @@ class Account(Holding):
         if ask.turns and not on_old_terms:
             turn_us = min((turn for turn in ask.turns if turn > answer.owner_now_us), default=answer.owner_now_us)
             self._turn_ns = now_ns + (turn_us - answer.owner_now_us) * 1_000
+            self._begin(max((turn for turn in ask.turns if turn <= answer.owner_now_us), default=0))
         if answer.grant is not None and answer.grant.size > 0:
             self._hold(answer.grant, sent_ns + (answer.grant.expires_at_us - answer.owner_now_us) * 1_000, ahead_on)
         self.soft = answer.tokens + self.held <= self.due.soft_tokens
@@ -223,6 +226,22 @@ class Account(Holding):
             newest.ready_at_ns = now_ns + min(answer.refused_for_ms, MAX_RETRY_MS) * 1_000_000
             newest.refused_until_ns = min(newest.ready_at_ns, now_ns + _ALONE_ONE_NS)
             newest.low = 0
+
+    def takes_back(self, grant_id: int, now_ns: int) -> bool:
+        """Whether tokens that were spent of this grant may be given back now: those of a quota only in its period."""
+        if self.due.per is None:
+            return True
+        # Ids of grants rise with the owner's clock, and lie in their period.
+        if grant_id < self._since_us or now_ns >= self._turn_ns > 0:
+            return False
+        self._credited_id = min(self._credited_id, grant_id) if self.owed < 0 else grant_id
+        return True
+
+    def _begin(self, start_us: int) -> None:
+        """Take note of when a quota's present period began; what was given back of an earlier one is void."""
+        self._since_us = max(self._since_us, start_us)
+        if self.owed < 0 and self._credited_id < self._since_us:
+            self.owed = 0
 
     def _want(self) -> int:
         if self._previous_size == 0:

@@ -182,6 +182,8 @@ class Holding:
         self._close(self.current, cause)
         self.upcoming = None
         self._make_current(upcoming)
+        # A debt comes before whatever is new.
+        self.level()
 
     def _make_current(self, lease: Lease) -> None:
         retired = self.current

@@ -110,11 +110,19 @@ class Askers:
             account.current.low = 0
             asker.enqueue(account)
 
-    def adjust(self, account: Account, delta: int) -> None:
-        """Charge tokens after the fact, or give them back; what the grant in hand cannot settle is asked for."""
+    def adjust(self, account: Account, delta: int, grant_id: int) -> bool:
+        """Charge tokens after the fact, or give them back; what the grant in hand cannot settle is asked for.
+
+        Returns:
+            Whether they count: what was spent of a quota in a period that is over cannot be given back.
+        """
+        now_ns = self._clock.monotonic_ns()
+        if delta < 0 and not account.takes_back(grant_id, now_ns):
+            return False
         account.adjust(delta)
         if account.owed > 0:
-            self._askers[account.node].settle_debt(account, self._clock.monotonic_ns())
+            self._askers[account.node].settle_debt(account, now_ns)
+        return True
 
     def ask_in_shadow(self, lane: Lane, account: Account, cost: int) -> None:
         """See `Owning.ask_in_shadow`."""

@@ -43,6 +43,10 @@ class Directory:
         """All accounts."""
         return list(self._accounts.values())
 
+    def known(self, subject: str, limit: str) -> Account | None:
+        """The account of one bucket, whatever the policy says of it now; None if it was forgotten, or never was."""
+        return self._accounts.get((subject, limit))
+
     def use(self, policy: Policy) -> None:
         """Go by another policy from now on. Accounts stay, with what they hold; every lane is resolved anew."""
         self._policy = policy

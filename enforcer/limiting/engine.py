@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from enforcer.clock import Clock, SystemClock
 from enforcer.core.account import Account
 from enforcer.core.degrade import fail_rule
-from enforcer.errors import EnforcerError, InvalidField, PolicyError, PolicyFault
+from enforcer.core.once import Once
+from enforcer.errors import EnforcerError, PolicyError, PolicyFault
 from enforcer.forking import tell_of_forks
 from enforcer.identity import CopyIdentity
-from enforcer.limiting.arguments import validate_cost, validate_request
+from enforcer.limiting.arguments import validate_request
 from enforcer.limiting.askers import Askers
 from enforcer.limiting.decisions import Case, Decisions
 from enforcer.limiting.directory import Directory
@@ -65,6 +66,7 @@ class Engine(Decisions):
         self._settings = settings
         self._timeout_s = policy.timeouts.ask_ms / 1e3
         self._life = Life()
+        self._changed = Once()
         self._at_close: list[Callable[[], None]] = []
         self._directory = Directory(policy, max_callers=settings.max_callers, opened=self._take_charge)
         self._lanes = self._directory.lanes
@@ -119,36 +121,6 @@ class Engine(Decisions):
         self._lock = threading.Lock()
         self._capture = too_late
         self._directory.clear()
-
-    def charge(self, verdict: Verdict, cost: int) -> None:
-        """Say what an admitted request really cost, once that is known: the rest is charged, or given back.
-
-        A charge beyond what this copy holds is a debt, paid before the caller's next tokens here are spent; a refund is
-        spent first. At most once for a verdict. A verdict that was decided without a grant is not changed.
-
-        Args:
-            verdict: of this limiter, allowed.
-            cost: tokens in all, from 0.
-
-        Raises:
-            InvalidField: the verdict is a refusal, or `cost` is not of that form.
-            EnforcerError: the limiter is closed.
-        """
-        if not verdict.allowed:
-            raise InvalidField("verdict", verdict.seq, "the verdict of an admitted request")
-        validate_cost(cost)
-        basis, delta = verdict.basis, cost - verdict.cost
-        if delta == 0 or basis.grant_id == 0:
-            return
-        with self._lock:
-            lane = self._open_lane(basis.caller, basis.scope)
-            self._askers.costs.count((basis.caller, basis.scope, "", 0), 1, max(0, delta), max(0, -delta))
-            for account in lane.accounts:
-                self._askers.adjust(account, delta)
-
-    def refund(self, verdict: Verdict) -> None:
-        """Give back what an admitted request cost: it was not served. See `charge`."""
-        self.charge(verdict, 0)
 
     def refuse_for_cap(self, caller: str, scope: str = "default", cost: int | None = None, *, wait_ms: int) -> Verdict:
         """Record that the protection refused a request: nothing is charged, and no owner hears of it.

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from enforcer.core.rooms import Room, named_room, room_of_verdict
 from enforcer.identity import format_request_id
 from enforcer.limiting.arguments import invalid_cost, validate_request
-from enforcer.limiting.engine import Engine
+from enforcer.limiting.charging import Charging
 from enforcer.limiting.lane import Lane, Legs
 from enforcer.limiting.rooms import all_rooms, room_held
 from enforcer.policies.limits import MAX_COST_TOKENS
@@ -24,7 +24,7 @@ _REFUSED_LOCALLY = outcome_code(Source.LOCAL, Reason.SPENT)
 _DEGRADED = int(Source.DEGRADED)
 
 
-class Limiter(Engine):
+class Limiter(Charging):
     """Decides, in one copy, about all callers of one policy.
 
     Safe for any number of threads and event loops, in the process that built it. In a fork of that it decides nothing:

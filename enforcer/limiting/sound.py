@@ -29,6 +29,10 @@ def ask_each(owner: Owner, asks: Sequence[Ask]) -> Sequence[Answer | AskFault]:
         faults = [_fault_of(ask) for ask in asks]
         if not any(faults):
             raise
+    for ask, fault in zip(asks, faults, strict=True):
+        if fault is not None:
+            whose = f"caller {ask.caller!r}, limit {ask.limit!r}"
+            log.error("this copy's own mistake for %s: %s", whose, fault.cause, extra={"action": "ask_malformed"})
     sound = [ask for ask, fault in zip(asks, faults, strict=True) if fault is None]
     answered = list(owner.ask(sound)) if sound else []
     if len(answered) != len(sound):
@@ -41,9 +45,5 @@ def _fault_of(ask: Ask) -> AskFault | None:
     try:
         check_ask(ask)
     except InvalidField as error:
-        whose = f"caller {ask.caller!r}, limit {ask.limit!r}"
-        fault = AskFault(f"malformed ask: {error}")
-        extra = {"action": "ask_malformed"}
-        log.exception("this copy composed a malformed ask for %s: %s", whose, fault.cause, extra=extra)
-        return fault
+        return AskFault(f"malformed ask: {error}")
     return None

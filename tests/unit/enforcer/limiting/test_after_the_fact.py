@@ -110,3 +110,154 @@ def test_several_limits_are_charged_and_refunded_together() -> None:
     fleet.advance(3)
     assert 9 == sum(fleet.limiter.check("beta").allowed for _ in range(30))
     _assert_ledger(fleet)
+
+
+def _site(burst: int) -> dict[str, object]:
+    return {"site": {"by": "everyone", "rate_per_s": 0.001, "burst": burst}}
+
+
+def test_a_refund_makes_no_tokens_at_a_limit_that_was_decided_alone() -> None:
+    """Nothing was spent there, so there is nothing to give back: it would be sold to others."""
+    fleet = Fleet(make_policy(rate_per_s=0.001, burst=100, limits=_site(50)))
+    fleet.limiter.check("beta")
+    fleet.owner.spoiled["(everyone)", "site"] = "tested"
+    fleet.advance(6)
+    verdicts = [fleet.limiter.check("acme", cost=10) for _ in range(4)]
+    assert not verdicts[-1].basis.also
+    for verdict in verdicts:
+        fleet.limiter.refund(verdict)
+    fleet.owner.spoiled.clear()
+    fleet.advance(15)
+    assert 49 == sum(fleet.limiter.check(f"caller-{number}").allowed for number in range(150))
+    _assert_ledger(fleet)
+
+
+def test_a_charge_counts_at_a_limit_with_its_owner_where_the_first_was_decided_alone() -> None:
+    """One bucket that cannot be read must not let the others be overspent."""
+    fleet = Fleet(make_policy(rate_per_s=0.001, burst=100, limits=_site(50)))
+    fleet.owner.spoiled["acme", "rate"] = "tested"
+    fleet.limiter.check("acme")
+    verdict = fleet.limiter.check("acme")
+    assert verdict.basis.grant_id == 0
+    assert verdict.basis.also
+    fleet.limiter.charge(verdict, 40)
+    fleet.advance(3)
+    assert 10 == sum(fleet.limiter.check("beta").allowed for _ in range(80))
+    _assert_ledger(fleet)
+
+
+def test_what_cost_nothing_at_first_is_owed_by_all_limits() -> None:
+    """Asked for before anybody knows the price: a charge that is dropped in silence is service for nothing."""
+    fleet = Fleet(make_policy(rate_per_s=1, burst=100, limits=_site(50)))
+    fleet.limiter.charge(fleet.limiter.check("acme", cost=0), 45)
+    fleet.advance(2)
+    assert not fleet.limiter.check("acme", cost=60).allowed
+    assert 5 == sum(fleet.limiter.check("beta").allowed for _ in range(30))
+    _assert_ledger(fleet)
+
+
+def test_what_cost_nothing_while_the_owner_was_away_is_owed_to_it_later() -> None:
+    """Nothing of this copy's own bucket was spent on it, so nobody else has been paid."""
+    fleet = Fleet(make_policy(rate_per_s=1, burst=100))
+    fleet.owner.away = "tested"
+    fleet.limiter.check("acme")
+    fleet.limiter.charge(fleet.limiter.check("acme", cost=0), 90)
+    fleet.owner.away = None
+    fleet.advance(12)
+    assert _bucket(fleet) < 30
+    _assert_ledger(fleet)
+
+
+def _quota() -> Fleet:
+    limits = {"hour": {"quota": 20, "per": "hour"}}
+    plans = {"standard": {"rate_per_s": 1e6, "burst": 1_000_000, "limits": limits}}
+    fleet = Fleet(make_policy(plans=plans))
+    fleet.clock.advance(3600 - fleet.clock.unix_us() / 1e6 % 3600 - 10)
+    return fleet
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_quota_takes_back_nothing_of_a_period_that_is_over(known: bool) -> None:
+    """Never more than its amount in a period: yesterday's tokens cannot be spent today."""
+    fleet = _quota()
+    old = [verdict for verdict in (fleet.limiter.check("acme") for _ in range(40)) if verdict.allowed]
+    assert 20 == len(old)
+    fleet.advance(11)
+    new = sum(fleet.limiter.check("acme").allowed for _ in range(10)) if known else 0
+    for verdict in old:
+        fleet.limiter.refund(verdict)
+    for _ in range(60):
+        new += fleet.limiter.check("acme").allowed
+        fleet.advance(0.3)
+    assert 20 == new
+
+
+def test_a_credit_of_a_quota_ends_with_its_period() -> None:
+    """Given back in time, but there was no grant to take it back before the turn."""
+    fleet = _quota()
+    old = [fleet.limiter.check("acme") for _ in range(20)]
+    fleet.advance(5)
+    for verdict in old:
+        fleet.limiter.refund(verdict)
+    fleet.advance(6)
+    new = 0
+    for _ in range(60):
+        new += fleet.limiter.check("acme").allowed
+        fleet.advance(0.3)
+    assert 20 == new
+
+
+def test_a_refund_within_a_quotas_period_is_spent_again() -> None:
+    """What failed on our side must not use up the caller's day."""
+    fleet = _quota()
+    verdicts = [fleet.limiter.check("acme", cost=5) for _ in range(3)]
+    fleet.limiter.refund(verdicts[0])
+    assert 10 == sum(fleet.limiter.check("acme").allowed for _ in range(30))
+    _assert_ledger(fleet)
+
+
+def test_a_limit_that_came_later_takes_no_part_in_a_refund() -> None:
+    """It was never charged: crediting it would sell its amount several times."""
+    policy = make_policy(rate_per_s=0.001, burst=100)
+    fleet = Fleet(policy)
+    verdicts = [fleet.limiter.check("acme", cost=10) for _ in range(5)]
+    limits = {"site": {"by": "everyone", "quota": 20, "per": "day"}}
+    fleet.limiter.apply(make_policy(rate_per_s=0.001, burst=100, version=2, limits=limits))
+    for verdict in verdicts:
+        fleet.limiter.refund(verdict)
+    assert 20 == sum(fleet.limiter.check(caller).allowed for caller in ("beta", "acme") for _ in range(100))
+
+
+def test_a_limit_that_is_gone_is_still_given_back_what_it_was_charged() -> None:
+    """The policy may bring it back, and other copies may still go by it."""
+    fleet = Fleet(make_policy(rate_per_s=1, burst=100, limits=_site(50)))
+    verdict = fleet.limiter.check("acme", cost=40)
+    fleet.limiter.apply(make_policy(rate_per_s=1, burst=100, version=2))
+    fleet.limiter.refund(verdict)
+    fleet.limiter.close()
+    bucket = fleet.owner.bucket("(everyone)", "site")
+    assert bucket is not None
+    assert bucket.tokens_micro == pytest.approx(50e6)
+    _assert_ledger(fleet)
+
+
+def test_a_verdict_is_changed_once() -> None:
+    """Fifty refunds of one request would be fifty requests for nothing."""
+    fleet = Fleet(make_policy(rate_per_s=0.001, burst=100))
+    verdict = fleet.limiter.check("acme", cost=10)
+    fleet.limiter.refund(verdict)
+    for cost in (0, 50):
+        with pytest.raises(InvalidField, match=r"verdict is 0; .* only once"):
+            fleet.limiter.charge(verdict, cost)
+    assert 100 == sum(fleet.limiter.check("acme").allowed for _ in range(300))
+    _assert_ledger(fleet)
+
+
+def test_a_verdict_that_this_limiter_has_not_come_to_is_refused() -> None:
+    """It is another limiter's: the caller spent nothing here."""
+    fleet = Fleet(copies=2)
+    for _ in range(3):
+        verdict = fleet.copies[1].limiter.check("acme", cost=50)
+    fleet.limiter.check("beta")
+    with pytest.raises(InvalidField, match=r"verdict is 2; allowed: a verdict of this limiter: 0 to 0"):
+        fleet.limiter.refund(verdict)

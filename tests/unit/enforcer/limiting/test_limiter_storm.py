@@ -16,7 +16,6 @@ from contextlib import contextmanager
 import pytest
 
 from enforcer.clock import SystemClock
-from enforcer.core.resolution import EVERYONE
 from enforcer.errors import EnforcerError
 from enforcer.identity import new_identity
 from enforcer.limiting.limiter import Limiter
@@ -135,9 +134,10 @@ def _assert_changes(limiter: Limiter, sink: RecordingSink, changes: list[tuple[V
     by_subject: Counter[tuple[str, str]] = Counter()
     by_scope: Counter[tuple[str, str]] = Counter()
     for verdict, delta in changes:
+        # Whoever is decided as the limiter closes may have been decided without one of its limits' owner.
         by_subject[verdict.basis.caller, "rate"] += delta
-        if verdict.basis.scope == "write":
-            by_subject[EVERYONE, "site"] += delta
+        for charge in verdict.basis.also:
+            by_subject[charge.subject, charge.limit] += delta
         by_scope[verdict.basis.caller, verdict.basis.scope] += delta
     settled: Counter[tuple[str, str]] = Counter()
     for (subject, limit, _), total in sink.final_totals().items():

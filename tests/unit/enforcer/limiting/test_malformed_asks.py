@@ -43,7 +43,7 @@ def test_a_malformed_ask_degrades_its_own_caller_only(
     assert fleet.limiter.check("beta").source is Source.SHARED
     assert not fleet.limiter.degraded
     assert not fleet.sink.changes
-    (told,) = (record for record in caplog.records if record.getMessage().startswith("this copy composed"))
+    (told,) = (record for record in caplog.records if record.getMessage().startswith("this copy's own"))
     assert "'acme'" in told.getMessage()
     assert "offered is -3" in told.getMessage()
 
