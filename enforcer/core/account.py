@@ -20,6 +20,8 @@ from enforcer.types import MAX_RETRY_MS, Standing
 
 #: Stock covers this much of the copy's own rate (rule 4 of the sizing).
 _STOCK_S = 2.0
+#: Time between two asks for a debt, unless its owner said to wait longer, and how late one may be.
+CHASE_S, LATE_S = 0.5, 0.25
 #: Longest time for which a copy refuses a large cost by itself: tokens may come home from other copies meanwhile.
 _ALONE_NS = 1_000_000_000
 #: The same for one token, though the owner named a later moment: it may be mended, or be given tokens back, meanwhile.
@@ -38,6 +40,7 @@ class Account(Holding):
         lanes: (caller, scope) under which the limiter knows this account.
         queued: whether the asker has it on its list.
         watched: whether the asker looks for it falling idle.
+        chased: whether the asker looks for its debt being payable.
         evicted: whether the limiter has forgotten it; it must not be used any more.
         moves: how often its bucket came to another node; what was noted of it there before is of no use.
         standing: the caller and its terms, as its verdicts name them.
@@ -50,9 +53,9 @@ class Account(Holding):
     """
 
     __slots__ = (
-        "_as_of_ns", "_credited_id", "_offered_reported", "_pace", "_since_us", "_turn_ns", "backoff", "caller",
-        "due", "evicted", "k", "lanes", "limit", "local", "moves", "node", "notice", "plan", "queued", "soft",
-        "standing", "tokens", "touched_ns", "warn_again_ns", "watched",
+        "_as_of_ns", "_credited_id", "_offered_reported", "_pace", "_since_us", "_turn_ns", "_unasked_until_ns",
+        "backoff", "caller", "chased", "due", "evicted", "k", "lanes", "limit", "local", "moves", "node", "notice",
+        "plan", "queued", "soft", "standing", "tokens", "touched_ns", "warn_again_ns", "watched",
     )  # fmt: skip
 
     def __init__(self, due: Due, *, now_ns: int, node: str = "") -> None:
@@ -65,6 +68,7 @@ class Account(Holding):
         self.lanes: set[tuple[str, str]] = set()
         self.queued = False
         self.watched = False
+        self.chased = False
         self.evicted = False
         self.moves = 0
         self.k = 0
@@ -78,6 +82,7 @@ class Account(Holding):
         self._credited_id = 0
         self._since_us = 0
         self._turn_ns = 0
+        self._unasked_until_ns = 0
         self._pace = Pace()
 
     def turn_to(self, due: Due) -> None:
@@ -141,19 +146,28 @@ class Account(Holding):
 
         `alone`: there is nobody to ask, so that what was said last holds to its end.
         """
-        until = self.current.ready_at_ns if alone else self.current.refused_until_ns
+        told = self.current.ready_at_ns if alone else self.current.refused_until_ns
+        until = max(told, self._unasked_until_ns)
         if cost == 1:
             return until
         return max(until, min(self._ready_ns(cost), self._as_of_ns + _ALONE_NS))
 
     def retry_at_ns(self, cost: int) -> int:
         """When a request that was just refused may be admitted, by this copy's monotonic clock, never too early."""
-        at_ns = self.current.ready_at_ns
-        return max(at_ns, self._ready_ns(cost)) if cost > 1 else at_ns
+        at_ns = max(self.current.ready_at_ns, self._unasked_until_ns)
+        return max(at_ns, self._ready_ns(cost)) if cost > 1 or self.owed > 0 else at_ns
 
     def retry_after_ms(self, cost: int, now_ns: int) -> int:
         """The same as a wait: milliseconds, at least 1."""
         return max(1, -((now_ns - self.retry_at_ns(cost)) // 1_000_000))
+
+    def level(self) -> None:
+        """See `Holding.level`. While a debt is left, no refusal may go without it: the fast path knows of none."""
+        super().level()
+        if self.owed > 0:
+            lease = self.current
+            self._unasked_until_ns = max(self._unasked_until_ns, lease.refused_until_ns)
+            lease.refused_until_ns = 0
 
     def ask(
         self,
@@ -222,6 +236,7 @@ class Account(Holding):
             bucket.lower(kind, self.left_at_owner(now_ns), now_ns)
         newest = self.upcoming or self.current
         newest.may_ask()
+        self._unasked_until_ns = 0
         if answer.refused_for_ms > 0 and not on_old_terms:
             newest.ready_at_ns = now_ns + min(answer.refused_for_ms, MAX_RETRY_MS) * 1_000_000
             newest.refused_until_ns = min(newest.ready_at_ns, now_ns + _ALONE_ONE_NS)
@@ -249,10 +264,14 @@ class Account(Holding):
         return min(int(self.rate_per_s * _STOCK_S), 2 * self._previous_size, _MOST_TOKENS)
 
     def _ready_ns(self, cost: int) -> int:
-        """When the bucket would hold `cost` tokens if nobody else took any; a quota does when it starts anew."""
-        missing = cost - self.held - self.tokens
+        """When the bucket would hold `cost` tokens, and a debt, if nobody else took any; a quota as it starts anew."""
+        owed, plan = max(0, self.owed), self.plan
+        missing = cost + owed - self.held - self.tokens
         if self._as_of_ns == 0 or missing <= 0:
             return 0
         if self._turn_ns:
-            return self._turn_ns
-        return self._as_of_ns + math.ceil(missing * 1e9 / self.plan.rate_per_s)
+            periods = math.ceil((cost + owed) / plan.burst) - 1
+            return self._turn_ns + math.ceil(periods * plan.burst * 1e9 / plan.rate_per_s)
+        # A debt is paid by one bucketful in the time between two asks for it, at most.
+        between_s = max(CHASE_S, 1 / plan.rate_per_s) + LATE_S if owed else 0.0
+        return self._as_of_ns + math.ceil(missing * 1e9 * max(1 / plan.rate_per_s, between_s / plan.burst))

@@ -98,7 +98,7 @@ class Asker(AskerThread):
 
     def settle_debt(self, account: Account, now_ns: int) -> None:
         """Have the owner asked for what was charged after the fact and is not paid yet. With the lock held."""
-        self.tending.watch_idle(account, now_ns)
+        self.tending.watch_debt(account, now_ns)
         if not self.presence.alone:
             self.enqueue(account)
 
@@ -127,6 +127,7 @@ class Asker(AskerThread):
                 if self._breaker.state is not BreakerState.CLOSED:
                     return
                 quiet = self.tending.unannounced(batch, room=BATCH)
+                quiet += self.tending.in_debt(now_ns, busy={*batch, *quiet}, room=BATCH)
                 quiet += self.tending.fallen_idle(now_ns, busy={*batch, *quiet}, room=BATCH)
                 asks = [self._compose(account, now_ns, ahead=True) for account in batch]
                 asks += [self._compose(account, now_ns, ahead=False) for account in quiet]
@@ -261,8 +262,9 @@ class Asker(AskerThread):
         woken = self._lines.serve(account, now_ns)
         if account in self._lines.accounts:
             self.enqueue(account)
-        if answer.grant is not None or account.owed > 0:
+        if answer.grant is not None:
             self.tending.watch_idle(account, now_ns)
+        self.tending.watch_debt(account, now_ns)
         self._reporting.answered(account, answer, now_ns)
         return woken
 

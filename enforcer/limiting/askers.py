@@ -190,11 +190,12 @@ class Askers:
                 waiting = self._askers[account.node].hand_over(account)
                 account.node = node
                 account.moves += 1
-                account.queued = account.watched = False
+                account.queued = account.watched = account.chased = False
                 account.backoff.mended()
                 tending = self._askers[node].tending
                 tending.watch_age(account, now_ns)
                 tending.watch_idle(account, now_ns)
+                tending.watch_debt(account, now_ns)
                 for waiter in waiting:
                     self._askers[node].line_up(waiter, account)
         # Read anew: what a thread has learnt meanwhile is placed by already, and looked at again after this.

@@ -1,20 +1,23 @@
-"""Which accounts have fallen idle and which can be forgotten: bounded memory for a copy that sees every caller.
+"""Which accounts have fallen idle, which owe, and which can be forgotten: bounded memory for a copy of many callers.
 
-Both are queues in order of time, so a round looks only at what is due. Never asks the owner itself.
+All are queues in order of time, so a round looks only at what is due. Never asks the owner itself.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 
-from enforcer.core.account import Account
+from enforcer.core.account import CHASE_S, LATE_S, Account
 from enforcer.core.idle import goes_home
 from enforcer.messages import SettleCause
 from enforcer.settings import LimiterSettings
 
 #: How late a round may be.
-_LATE_NS = 250_000_000
+_LATE_NS = round(LATE_S * 1e9)
+_CHASE_NS = round(CHASE_S * 1e9)
 #: Accounts looked at in one round, so that the lock is never held for long.
 _GLANCE = 256
 
@@ -34,10 +37,12 @@ class Tending:
         self._unannounced: deque[Account] = deque()
         self._idle: deque[tuple[int, Account, int, int]] = deque()
         self._aging: deque[tuple[int, Account, int]] = deque()
+        self._owing: list[tuple[int, int, Account, int]] = []
+        self._order = itertools.count()
 
     def is_behind(self, now_ns: int, *, alone: bool) -> bool:
         """Whether more is due than one round could look at. `alone`: without the owner nothing is settled."""
-        queues = (self._aging,) if alone else (self._aging, self._idle)
+        queues = (self._aging,) if alone else (self._aging, self._idle, self._owing)
         return any(queue and queue[0][0] <= now_ns for queue in queues) or (bool(self._unannounced) and not alone)
 
     def announce(self, accounts: Iterable[Account]) -> None:
@@ -56,6 +61,12 @@ class Tending:
             account.watched = True
             self._idle.append((now_ns + self._idle_ns, account, account.moves, account.spent))
 
+    def watch_debt(self, account: Account, now_ns: int) -> None:
+        """Have the owner asked for what this account owes, again and again until it is paid."""
+        if account.owed > 0 and not account.chased:
+            account.chased = True
+            self._chase(account, now_ns)
+
     def watch_age(self, account: Account, now_ns: int) -> None:
         """Forget this account once it has been left alone long enough. Once per account, and each time it moves."""
         self._aging.append((now_ns + self._evict_ns, account, account.moves))
@@ -71,15 +82,34 @@ class Tending:
                 continue
             spent, next_look_ns = account.spent, now_ns + self._idle_ns
             is_left_alone = account not in busy and spent == mark and now_ns >= account.backoff.until_ns
-            owes = account.finals or account.owed > 0
-            if is_left_alone and (owes or goes_home(account, next_look_ns + _LATE_NS)):
-                if not account.close_all(SettleCause.IDLE, now_ns) and account.owed <= 0:
+            if is_left_alone and (account.finals or goes_home(account, next_look_ns + _LATE_NS)):
+                if not account.close_all(SettleCause.IDLE, now_ns):
                     account.watched = False
                     continue
                 owing.append(account)
             # Looked at again also when it owes: the owner may not hear it this time.
             self._idle.append((next_look_ns, account, moves, spent))
         return owing
+
+    def in_debt(self, now_ns: int, *, busy: Collection[Account], room: int) -> list[Account]:
+        """Accounts whose debt may be paid by now."""
+        asking: list[Account] = []
+        for _ in range(_GLANCE):
+            if not self._owing or self._owing[0][0] > now_ns or len(asking) >= room:
+                break
+            _, _, account, moves = heapq.heappop(self._owing)
+            if account.moves != moves:
+                continue
+            account.chased = account.owed > 0
+            if account.chased:
+                if account not in busy and now_ns >= max(account.refused_until_ns(1), account.backoff.until_ns):
+                    asking.append(account)
+                self._chase(account, now_ns)
+        return asking
+
+    def _chase(self, account: Account, now_ns: int) -> None:
+        due_ns = max(now_ns + _CHASE_NS, account.refused_until_ns(1))
+        heapq.heappush(self._owing, (due_ns, next(self._order), account, account.moves))
 
     def forget_old(self, now_ns: int, waited_for: Collection[Account], *, alone: bool) -> None:
         """Forget accounts without grants, debts or recent requests.

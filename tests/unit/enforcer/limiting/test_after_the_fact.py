@@ -261,3 +261,39 @@ def test_a_verdict_that_this_limiter_has_not_come_to_is_refused() -> None:
     fleet.limiter.check("beta")
     with pytest.raises(InvalidField, match=r"verdict is 2; allowed: a verdict of this limiter: 0 to 0"):
         fleet.limiter.refund(verdict)
+
+
+@pytest.mark.parametrize(("rate_per_s", "burst", "charged"), [(7, 1, 20), (1, 5, 40), (100, 5, 300), (100, 200, 900)])
+def test_a_wait_counts_the_debt(rate_per_s: float, burst: int, charged: int) -> None:
+    """A client that comes when it was told to come, and is sent away again, asks for nothing each time."""
+    fleet = Fleet(make_policy(rate_per_s=rate_per_s, burst=burst))
+    fleet.limiter.charge(fleet.limiter.check("acme"), charged)
+    for cost in (1, 1, burst):
+        refused = fleet.limiter.check("acme", cost=cost)
+        assert not refused.allowed
+        assert refused.retry_after_ms >= (charged - burst) / rate_per_s * 1e3 - 500
+    fleet.advance(refused.retry_after_ms / 1e3)
+    assert fleet.limiter.check("acme", cost=burst).allowed
+    _assert_ledger(fleet)
+
+
+def test_a_debt_is_paid_although_nobody_comes() -> None:
+    """The refill of the time in between must not be lost to a full bucket, nor be asked for all the time."""
+    fleet = Fleet(make_policy(rate_per_s=10, burst=20))
+    fleet.limiter.charge(fleet.limiter.check("acme"), 120)
+    asked = len(fleet.sink.grants)
+    fleet.advance(10.5)
+    assert fleet.limiter.check("acme").allowed
+    assert len(fleet.sink.grants) - asked < 25
+    _assert_ledger(fleet)
+
+
+def test_a_wait_for_a_quota_counts_the_periods_of_its_debt() -> None:
+    """The turn alone does not help where what was charged is more than a period's amount."""
+    fleet = _quota()
+    fleet.limiter.charge(fleet.limiter.check("acme"), 50)
+    fleet.advance(1)
+    refused = fleet.limiter.check("acme")
+    assert 3_600_000 < refused.retry_after_ms <= 3_610_000
+    fleet.advance(refused.retry_after_ms / 1e3, step_s=9)
+    assert fleet.limiter.check("acme").allowed
