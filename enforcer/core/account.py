@@ -204,7 +204,8 @@ class Account(Holding):
             waiting=min(sum(waiting) + owed, _MOST_TOKENS),
             want=self._want() if waiting or owed or (ahead and self.upcoming is None) else 0,
             rate_per_s=self.rate_per_s,
-            offered=self.offered - self._offered_reported,
+            # Two asks that were under way at once have both reported the same.
+            offered=max(0, self.offered - self._offered_reported),
             jitter=jitter,
             turns=turns,
         )

@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from enforcer.core.account import Account
+from enforcer.core.asks import check_ask
 from enforcer.core.resolution import Due
 from enforcer.messages import Answer, Ask, SettleCause
 from enforcer.types import Grant, Plan, Terms
@@ -24,6 +25,8 @@ _STEPS = st.lists(
         st.tuples(st.just("lose"), st.just(0), st.just(False)),
         st.tuples(st.just("wait"), st.integers(1, 30), st.just(False)),
         st.tuples(st.just("idle"), st.just(0), st.just(False)),
+        st.tuples(st.just("charge"), st.integers(1, 30), st.just(False)),
+        st.tuples(st.just("refund"), st.integers(1, 30), st.just(False)),
     ),
     min_size=15,
     max_size=60,
@@ -40,6 +43,8 @@ class _Books:
         self.granted: dict[int, int] = {}
         self.final: dict[int, int] = {}
         self.spent = 0
+        self.changed = 0
+        self.offered = 0
         self._ask_no = 0
 
     def spend(self, cost: int, fast: bool) -> None:
@@ -51,6 +56,12 @@ class _Books:
             lease.left -= cost
             self.spent += cost
 
+    def change(self, tokens: int) -> None:
+        """Charge after the fact, or give back, but no more than was spent."""
+        tokens = max(tokens, -(self.spent + self.changed))
+        self.changed += tokens
+        self.account.adjust(tokens)
+
     def ask(self, waiting: int, ahead: bool) -> None:
         """Several may be under way: round trips are slow."""
         self._ask_no += 1
@@ -58,6 +69,7 @@ class _Books:
         ask = self.account.ask(
             ask_no=self._ask_no, member="a/1", now_ns=self.now_ns, jitter=0.5, waiting=costs, ahead=ahead
         )
+        check_ask(ask)
         self.under_way.append((ask, self.now_ns))
 
     def answer(self, size: int, ahead_on: bool) -> None:
@@ -70,6 +82,7 @@ class _Books:
             self.granted[grant.grant_id] = size
         answer = Answer(grant, 1, 50.0, 0 if size else 10, 0, ())
         self.account.answered(ask, answer, sent_ns=sent_ns, now_ns=self.now_ns, ahead_on=ahead_on)
+        self.account.level()
 
     def check(self) -> None:
         """Every token of every grant is somewhere, once."""
@@ -78,12 +91,25 @@ class _Books:
             assert 0 <= total.spent <= self.granted[total.grant_id]
             self.final[total.grant_id] = total.spent
         returned = sum(self.granted[grant_id] - spent for grant_id, spent in self.final.items())
-        assert sum(self.granted.values()) == self.spent + returned + self.account.held
-        assert self.spent == self.account.spent
+        paid = self.spent + self.changed - self.account.owed
+        assert sum(self.granted.values()) == paid + returned + self.account.held
+        assert paid == self.account.spent
+        assert self.offered <= self.account.offered
+        self.offered = self.account.offered
 
 
 @given(_STEPS)
 @example([("trip", 5, False)] * 3)
+@example(
+    [
+        ("trip", 9, False),
+        ("spend", 6, False),
+        ("ask", 0, True),
+        ("answer", 0, False),
+        ("refund", 6, False),
+        ("ask", 1, True),
+    ]
+)
 @example([("ask", 0, True)] * 3 + [("answer", 5, True), ("spend", 2, False)] * 3)
 def test_granted_is_spent_or_returned_or_held(steps: list[tuple[str, int, bool]]) -> None:
     """A grant that nobody can reach keeps its tokens from the caller until it expires."""
@@ -102,6 +128,8 @@ def test_granted_is_spent_or_returned_or_held(steps: list[tuple[str, int, bool]]
             books.under_way.popleft()
         elif what == "wait":
             books.now_ns += number * S // 5
+        elif what in {"charge", "refund"}:
+            books.change(number if what == "charge" else -number)
         elif what == "idle":
             books.account.close_all(SettleCause.IDLE, books.now_ns)
         books.check()
