@@ -12,8 +12,10 @@ import msgspec
 
 #: `Verdict.ready_at_ns` where no wait helps.
 NEVER_NS: Final = -1
-#: Longest wait that the record of a decision can carry: 24.8 days.
-MAX_RETRY_MS: Final = (1 << 31) - 1
+#: Longest wait that is told, about 63 years: its end is still a number of nanoseconds in 64 bits.
+MAX_RETRY_MS: Final = 2_000_000_000_000
+#: Longest wait that the record of a decision can carry, 24.8 days; a longer one is recorded as this.
+MAX_RECORDED_MS: Final = (1 << 31) - 1
 _NS_PER_MS: Final = 1_000_000
 
 

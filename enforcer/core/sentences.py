@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from enforcer.errors import InvalidField
-from enforcer.types import Reason, Verdict
+from enforcer.types import MAX_RECORDED_MS, Reason, Verdict
 
 _AWAY = "this server held no share of your limit and the limiter could not be reached"
 
@@ -30,7 +30,8 @@ def explain_refusal(
         cost: tokens that the request asked for.
         rate_per_s: what the plan refills per second.
         burst: the most that the limit ever holds.
-        retry_after_ms: when the same request may be admitted, milliseconds after the refusal; -1 for never.
+        retry_after_ms: when the same request may be admitted, milliseconds after the refusal; -1 for never,
+            `MAX_RECORDED_MS` for then or later.
         per: the calendar of a quota, such as ``day`` or ``month Europe/Berlin``; empty for a token bucket.
         at: time of day of the refusal, as it is to be shown; None to leave it out.
 
@@ -89,4 +90,5 @@ def _duration(milliseconds: int) -> str:
         return f"{seconds:.3f}".rstrip("0").rstrip(".") + " s"
     if seconds < 7_200:
         return f"{math.ceil(seconds / 60):,} min"
-    return f"{math.ceil(seconds / 3_600):,} h"
+    hours = f"{math.ceil(seconds / 3_600):,} h"
+    return f"{hours} or more" if milliseconds == MAX_RECORDED_MS else hours

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from enforcer.types import NEVER_NS, Basis, Plan, Verdict
+from enforcer.types import MAX_RECORDED_MS, NEVER_NS, Basis, Plan, Verdict
 from stream.contract import layout
 from stream.contract.columns import NOTHING, Encoded, Ints, encode_array, encode_index
 from stream.contract.layout import COLUMNS, UnencodableBlock
@@ -157,10 +157,10 @@ class BlockEncoder:
         return charges, calendars
 
     def _waits_ms(self, refused: list[Verdict], at_ns: Ints) -> Ints:
-        """`Verdict.retry_after_ms` of these, which were decided at these times."""
+        """`Verdict.retry_after_ms` of these, which were decided at these times; at most what the record can carry."""
         ready_at_ns = self._reader.integers(refused, Verdict.ready_at_ns)
         waits_ms: Ints = -((at_ns - ready_at_ns) // 1_000_000)
-        waits_ms[waits_ms < 1] = 1
+        np.clip(waits_ms, 1, MAX_RECORDED_MS, out=waits_ms)
         waits_ms[ready_at_ns == NEVER_NS] = -1
         return waits_ms
 

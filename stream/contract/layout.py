@@ -10,6 +10,8 @@ import struct
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from enforcer.types import MAX_RECORDED_MS
+
 MAGIC: Final = b"TGDB"
 #: What most blocks are: every decision was charged to one token bucket.
 VERSION: Final = 1
@@ -98,7 +100,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
     Column("code", "decisions", 0, 255, "source in the high four bits, reason in the low four"),
     Column("cost", "decisions", 0, U32_MAX, "tokens asked for"),
     Column("remaining", "decisions", -(2**63), I64_MAX, "tokens that the copy still held"),
-    Column("retry_after_ms", "refusals", -1, 2**31 - 1, "when to come back; -1 for never; an admission has 0"),
+    Column("retry_after_ms", "refusals", -1, MAX_RECORDED_MS, "wait, or longer; -1 for never; an admission has 0"),
     Column("caller", "bases", 0, U32_MAX, "index into the callers"),
     Column("scope", "bases", 0, U32_MAX, "index into the scopes"),
     Column("limit", "bases", 0, U32_MAX, "index into the limits"),

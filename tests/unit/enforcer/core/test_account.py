@@ -247,9 +247,9 @@ def test_closing_makes_every_total_final_exactly_once() -> None:
     assert -1 == book.account.spend(1, NOW)
 
 
-def test_a_wait_longer_than_the_record_can_carry_is_cut_to_what_it_can() -> None:
-    """A plan of one token a month must not make decisions that the log has no room for."""
+def test_a_wait_of_lifetimes_is_cut_to_what_nanoseconds_can_say() -> None:
+    """A plan of one token in a century must not make decisions that the log has no room for."""
     book = Book()
-    book.answer(book.ask(waiting=(1,)), 0, refused_for_ms=2**33)
+    book.answer(book.ask(waiting=(1,)), 0, refused_for_ms=2**42)
     assert NOW + MAX_RETRY_MS * 1_000_000 == book.account.retry_at_ns(1)
     assert MAX_RETRY_MS == book.account.retry_after_ms(1, NOW)

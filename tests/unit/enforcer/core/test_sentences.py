@@ -72,7 +72,14 @@ def test_there_is_no_sentence_for_an_admission() -> None:
 
 @pytest.mark.parametrize(
     ("milliseconds", "shown"),
-    [(1, "0.001 s"), (1_234, "1.234 s"), (60_000, "60 s"), (120_001, "3 min"), (86_400_000, "24 h")],
+    [
+        (1, "0.001 s"),
+        (1_234, "1.234 s"),
+        (60_000, "60 s"),
+        (120_001, "3 min"),
+        (86_400_000, "24 h"),
+        (2**31 - 1, "597 h or more"),
+    ],
 )
 def test_waits_are_never_shown_shorter_than_they_are(milliseconds: int, shown: str) -> None:
     """A reader who comes back when told must be admitted."""

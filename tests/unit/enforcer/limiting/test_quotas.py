@@ -28,6 +28,16 @@ def test_quota_admits_its_amount_and_then_says_midnight() -> None:
     assert [True] * 10 + [False] * 3 == [fleet.limiter.check("acme").allowed for _ in range(13)]
 
 
+def test_a_monthly_quota_that_is_used_up_says_the_first_of_the_next_month() -> None:
+    """The record cannot carry more than 24.8 days, but a client that obeys must not be refused again."""
+    fleet = Fleet(make_policy(limits={"month": {"by": "caller", "quota": 5, "per": "month"}}))
+    first, next_first = datetime(2025, 7, 1, 1, tzinfo=UTC), datetime(2025, 8, 1, tzinfo=UTC)
+    fleet.clock.step_wall(first.timestamp() - fleet.clock.unix_us() / 1e6)
+    for _ in range(7):
+        refused = fleet.limiter.check("acme")
+    assert (next_first - first) / timedelta(milliseconds=1) == refused.retry_after_ms
+
+
 def test_copies_share_one_quota() -> None:
     """Ten in all, whoever is asked; what one copy holds unspent comes back to the others within the day."""
     fleet = Fleet(make_policy(limits=TEN_A_DAY), copies=3)

@@ -9,7 +9,7 @@ import zlib
 import numpy as np
 import pytest
 
-from enforcer.types import Plan, Reason, Source, Verdict, outcome_code
+from enforcer.types import MAX_RETRY_MS, Plan, Reason, Source, Verdict, outcome_code
 from stream.contract import layout
 from stream.contract.codec import NO_HASH, BlockEncoder, CorruptBlock, UnencodableBlock, decode_block, encode_block
 from tests.verdicts import IDENTITY, basis, expected_rows, rows, verdict, verdicts
@@ -134,6 +134,13 @@ def test_one_encoder_gives_the_same_bytes_as_a_fresh_one() -> None:
         assert encode(taken) == again
 
 
+@pytest.mark.parametrize("told_ms", [2**31 - 1, 2**31, MAX_RETRY_MS])
+def test_a_wait_of_more_than_the_column_holds_is_recorded_as_the_longest(told_ms: int) -> None:
+    """The client of a monthly quota is told the truth; the record says "24.8 days or more" instead of losing it."""
+    block = decode_block(encode([verdict(0, code=1, retry_after_ms=told_ms)], first_seq=0))
+    assert [2**31 - 1] == block.retry_after_ms.tolist()
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -150,7 +157,6 @@ def test_one_encoder_gives_the_same_bytes_as_a_fresh_one() -> None:
         ),
         ([verdict(0, on=basis(k=-1))], "k is -1"),
         ([verdict(0, on=basis(grant_id=2**63))], "grant_id is 9223372036854775808"),
-        ([verdict(0, code=1, retry_after_ms=2**31)], "retry_after_ms is 2147483648"),
         ([verdict(0, on=basis(policy_version=2**32))], "policy_version is 4294967296"),
         ([verdict(0, at_ns=-(10**19))], "at most 64 bits"),
         ([verdict(0, at_ns=-(2 * 10**18))], "wall time is outside"),
