@@ -7,11 +7,20 @@ from __future__ import annotations
 
 import pytest
 
+from enforcer.core.dials import DEFAULT_DIALS
 from enforcer.errors import InvalidField, OwnerUnavailable
-from enforcer.messages import Ask, AskFault
+from enforcer.messages import Ask, AskFault, SettleCause, Settlement
 from enforcer.types import Plan
 from tests.contract.desk import Desk, answers, total
 from tests.contract.owner import EXACT, EXPIRED_S, STANDARD, STILL
+
+
+_EXPIRY_US = DEFAULT_DIALS.expiry_us
+
+
+def _held(grant_id: int, size: int, *, expires_at_us: int) -> Settlement:
+    """What a copy says of a grant that it holds, of which nothing is spent."""
+    return Settlement(grant_id, 0, False, SettleCause.ASK, size, expires_at_us)
 
 
 class OwnerFaults:
@@ -71,6 +80,39 @@ class OwnerFaults:
         assert again.tokens == EXACT(190)
         assert again.grant is not None
         assert again.grant.grant_id > grant.grant_id
+
+    def test_grants_that_are_taken_in_debit_the_new_bucket_to_one_burst_below_empty_and_no_further(
+        self, desk: Desk
+    ) -> None:
+        """A debt of many bursts, from copies that all held a lot, would shut the caller out long after the loss."""
+        told = []
+        for number in range(5):
+            held = _held(desk.now_us - number, 150, expires_at_us=desk.now_us + _EXPIRY_US)
+            told.append(desk.ask(f"gw-{number}/1", plan=STILL, settlements=[held]))
+        assert [answer.adopted for answer in told] == [1] * 5
+        assert [answer.tokens for answer in told] == EXACT([50, -100, -200, -200, -200])
+
+    def test_a_grant_from_further_ahead_than_a_grant_lasts_is_not_taken_in(self, desk: Desk) -> None:
+        """Its id is of another clock: all ids that this owner gives would lie below it until its clock gets there."""
+        ahead_us = desk.now_us + _EXPIRY_US
+        for grant_id, adopted in ((ahead_us + 1, 0), (ahead_us, 1)):
+            held = _held(grant_id, 50, expires_at_us=grant_id + _EXPIRY_US)
+            assert desk.ask(f"gw-{grant_id}/1", plan=STILL, settlements=[held]).adopted == adopted
+        assert desk.level(STILL) == EXACT(150)
+
+    def test_a_scan_gives_back_only_what_is_past_its_own_grace(self, desk: Desk) -> None:
+        """A copy has the grace to say what it spent: given back before, the same tokens are lent twice."""
+        first = desk.ask("gw-1/1", plan=STILL, waiting=10).grant
+        desk.advance(0.9)
+        second = desk.ask("gw-2/1", plan=STILL, waiting=20).grant
+        assert first is not None
+        assert second is not None
+        desk.advance(EXPIRED_S - 0.9)
+        told = desk.ask("watcher/1", plan=STILL)
+        assert [given.grant_id for given in told.credited] == [first.grant_id]
+        assert told.tokens == EXACT(180)
+        desk.advance(0.9)
+        assert [given.grant_id for given in desk.ask("watcher/1", plan=STILL).credited] == [second.grant_id]
 
     def test_grant_ids_rise_even_within_one_microsecond(self, desk: Desk) -> None:
         """The ledger joins by them."""

@@ -32,6 +32,14 @@ def test_a_plan_is_large_by_k_times_its_rate_against_the_ceiling(plan: Plan, k: 
     assert large == is_large(FLEET, plan, k=k)
 
 
+@pytest.mark.parametrize("small", [Plan("rate", 10.0, 100), Plan("burst", 100.0, 10)])
+def test_a_plan_of_which_either_part_is_smaller_than_the_copies_is_not_large(small: Plan) -> None:
+    """A share of less than one token refuses everybody, and one of less than one a second nearly so."""
+    rule = FailRule(copies=48, ceiling_per_s=20.0, large_share=1.0)
+    assert is_large(rule, Plan("as many", 48.0, 48), k=48)
+    assert not is_large(rule, small, k=48)
+
+
 def test_a_plan_smaller_than_the_copies_is_never_divided() -> None:
     """10 per second over 48 copies rounds to nothing, and a limit of nothing refuses everybody."""
     rule = FailRule(copies=48, ceiling_per_s=20.0, large_share=1.0)
