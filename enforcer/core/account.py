@@ -19,7 +19,7 @@ from enforcer.messages import Answer, Ask
 from enforcer.types import MAX_RETRY_MS, Standing
 
 #: Stock covers this much of the copy's own rate (rule 4 of the sizing).
-_STOCK_S = 2.0
+STOCK_S = 2.0
 #: Time between two asks for a debt, unless its owner said to wait longer, and how late one may be.
 CHASE_S, LATE_S = 0.5, 0.25
 #: Longest time for which a copy refuses a large cost by itself: tokens may come home from other copies meanwhile.
@@ -262,7 +262,7 @@ class Account(Holding):
     def _want(self) -> int:
         if self._previous_size == 0:
             return 1
-        return min(int(self.rate_per_s * _STOCK_S), 2 * self._previous_size, _MOST_TOKENS)
+        return min(int(self.rate_per_s * STOCK_S), 2 * self._previous_size, _MOST_TOKENS)
 
     def _ready_ns(self, cost: int) -> int:
         """When the bucket would hold `cost` tokens, and a debt, if nobody else took any; a quota as it starts anew."""

@@ -79,27 +79,24 @@ def rooms_of(bound: int, *, reserve_normal: float = 0.0, reserve_high: float = 0
 
 
 class InFlight:
-    """How many are in, and the most that were at once.
+    """How many are in.
 
     Attributes:
         rooms: the bound and its parts; None for no bound. It may change at any time: a smaller one ends no request.
         held: requests in flight.
-        peak: the most since `take_peak`.
     """
 
-    __slots__ = ("held", "peak", "rooms")
+    __slots__ = ("held", "rooms")
 
     def __init__(self, rooms: Rooms | None) -> None:
         self.rooms = rooms
         self.held = 0
-        self.peak = 0
 
     def take(self, priority: Priority) -> bool:
         """Let one in, if there is room for its priority."""
         if self.rooms is not None and self.held >= self.rooms.of(priority):
             return False
         self.held += 1
-        self.peak = max(self.peak, self.held)
         return True
 
     def give(self) -> None:
@@ -111,8 +108,3 @@ class InFlight:
         if self.held == 0:
             raise InvalidField("held", 0, "at least 1: only what was taken can be given back")
         self.held -= 1
-
-    def take_peak(self) -> int:
-        """The most in flight at once since the last call."""
-        peak, self.peak = self.peak, self.held
-        return peak

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+#: The scope of requests that match no declared route.
+UNMATCHED_SCOPE = "(unmatched)"
 _PARAMETER = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*(:path)?\}")
 _FALLBACK_METHODS = {"HEAD": "GET"}
 

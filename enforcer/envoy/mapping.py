@@ -12,13 +12,12 @@ from typing import Annotated, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from enforcer.core.routes import RouteMatcher
+from enforcer.core.routes import UNMATCHED_SCOPE, RouteMatcher
 from enforcer.policies.limits import MAX_COST_TOKENS, MAX_NAME_LENGTH, LimitMode, LimitName, PolicyModel
 
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]+)\}|([{}])|[^{}]+")
 #: What descriptor keys that hold a raw path are called: a scope made of one would be as many scopes as there are paths.
 _RAW_PATHS = frozenset({"path", ":path", "raw_path", "uri", "url", "request_path", "request_uri"})
-_UNMATCHED_SCOPE = "(unmatched)"
 
 
 class Template(NamedTuple):
@@ -190,6 +189,6 @@ class Mapper:
         match = self._matcher.match
 
         def scope_of(entries: Mapping[str, str]) -> str:
-            return match(entries[method], entries[path].partition("?")[0]) or _UNMATCHED_SCOPE
+            return match(entries[method], entries[path].partition("?")[0]) or UNMATCHED_SCOPE
 
         return scope_of

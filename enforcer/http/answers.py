@@ -11,12 +11,12 @@ from typing import Any, Literal, TypeAlias, get_args
 import msgspec
 
 from enforcer.core.headers import header_fields, legacy_fields, retry_after_field
-from enforcer.core.routes import RouteMatcher
+from enforcer.core.routes import UNMATCHED_SCOPE, RouteMatcher
 from enforcer.core.sentences import explain_verdict
 from enforcer.errors import ConfigError, InvalidField
 from enforcer.keying import from_header
 from enforcer.limiting.limiter import Limiter
-from enforcer.policies.model import UNMATCHED_SCOPE, Policy, is_route
+from enforcer.policies.model import Policy, is_route
 from enforcer.types import Reason, Source, Verdict
 
 #: Which rate-limit headers stand on responses. `Retry-After` stands on every refusal that a wait helps, also with none.

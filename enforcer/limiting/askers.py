@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 
 from enforcer.clock import Clock
 from enforcer.core.account import Account
@@ -156,7 +157,7 @@ class Askers:
         for asker in askers.values():
             asker.end()
         for name, asker in askers.items():
-            asker.close(lambda name=name: _at(accounts(), name), deadlines)  # type: ignore[misc]  # bound now
+            asker.close(partial(_accounts_at, accounts, name), deadlines)
         with self.lock:
             self.tell(everything=True)
 
@@ -223,6 +224,10 @@ class Askers:
         asker.tell = self.tell
         asker.look_again = self.look_again
         return asker
+
+
+def _accounts_at(accounts: Callable[[], Collection[Account]], node: str) -> list[Account]:
+    return _at(accounts(), node)
 
 
 def _at(accounts: Collection[Account], node: str) -> list[Account]:

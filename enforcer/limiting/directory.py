@@ -11,9 +11,10 @@ import msgspec
 
 from enforcer.core.account import Account
 from enforcer.core.resolution import LIMIT_RATE, SHADOW, Due, charged_as, resolve
+from enforcer.core.routes import UNMATCHED_SCOPE
 from enforcer.limiting.lane import Lane
 from enforcer.policies.limits import LimitBy
-from enforcer.policies.model import UNMATCHED_SCOPE, Policy
+from enforcer.policies.model import Policy
 from enforcer.types import Terms
 
 #: Scopes come from templates, so they are few; made-up ones must not stay for ever.

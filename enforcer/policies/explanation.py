@@ -9,9 +9,9 @@ import msgspec
 
 from enforcer.core.degrade import fail_rule, fallback
 from enforcer.core.resolution import SHADOW, Due, Resolution, charged_as, in_share, plan_name, resolve
-from enforcer.core.routes import RouteMatcher
+from enforcer.core.routes import UNMATCHED_SCOPE, RouteMatcher
 from enforcer.policies.limits import Limit, SharedLimit
-from enforcer.policies.model import UNMATCHED_SCOPE, Policy, is_route
+from enforcer.policies.model import Policy, is_route
 
 
 class LimitSays(msgspec.Struct, frozen=True, kw_only=True):

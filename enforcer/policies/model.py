@@ -31,8 +31,6 @@ from enforcer.policies.limits import (
 )
 from enforcer.types import Plan
 
-#: What a request is counted under when no declared route matches it.
-UNMATCHED_SCOPE = "(unmatched)"
 #: Methods that a scope's route may have. A HEAD request counts as GET where no HEAD route matches.
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 

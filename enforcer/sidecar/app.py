@@ -14,7 +14,7 @@ import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from enforcer.core.headers import header_fields
-from enforcer.core.routes import RouteMatcher
+from enforcer.core.routes import UNMATCHED_SCOPE, RouteMatcher
 from enforcer.errors import EnforcerError, InvalidField
 from enforcer.http.asgi import Receive, Scope, Send
 from enforcer.http.lifespan import Lifespan
@@ -24,7 +24,7 @@ from enforcer.limiting.limiter import Limiter
 from enforcer.metrics.checks import measured_by
 from enforcer.metrics.metrics import CopyMetrics
 from enforcer.metrics.prometheus import PrometheusCollector
-from enforcer.policies.model import UNMATCHED_SCOPE, Policy, is_route
+from enforcer.policies.model import Policy, is_route
 from enforcer.sidecar.models import BatchAnswer, Health, Problem, Readiness, answer_of, read_batch, read_check
 from enforcer.sidecar.openapi import openapi
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from tallygate.config import current_environ
@@ -51,7 +52,7 @@ class Fleet:
     def wait_ready(self) -> None:
         """Return once all of them serve. Raises `EngineFailed` if one does not."""
         for child, port in zip(self._children, self._ports, strict=True):
-            child.wait_ready(lambda port=port: accepts_connections(HOST, port), timeout_s=_READY_S)  # type: ignore[misc]  # a default binds the loop's value
+            child.wait_ready(partial(accepts_connections, HOST, port), timeout_s=_READY_S)
 
     def check(self) -> None:
         """Raise `EngineFailed` if a gateway has ended: before the traffic that is a fault of the set-up."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -42,7 +43,7 @@ def gateways(copies: int, folder: Path) -> Iterator[list[str]]:
                     subprocess.Popen([*command, "--no-access-log"], env=environ, stdout=log, stderr=subprocess.STDOUT)
                 )
         for port in ports:
-            wait_until(lambda port=port: accepts_connections(_HOST, port), 30, what="a gateway")  # type: ignore[misc]  # a default binds the loop's value
+            wait_until(partial(accepts_connections, _HOST, port), 30, what="a gateway")
         yield [f"http://{_HOST}:{port}" for port in ports]
     finally:
         for process in running:

@@ -14,7 +14,6 @@ from enforcer.types import Plan
 from tests.contract.desk import Desk, answers, total
 from tests.contract.owner import EXACT, EXPIRED_S, STANDARD, STILL
 
-
 _EXPIRY_US = DEFAULT_DIALS.expiry_us
 
 

@@ -122,9 +122,9 @@ class ModelCopy:
             self.held.append(Held(answer.grant, sent_real_us + lasts_us))
             self.last_size = answer.grant.size
 
-    def restart(self) -> None:
-        """Crash: all that it knew is gone, and the next life has a new epoch."""
-        self.__init__(self.name, self.plan, self.caller, self.epoch + 1)  # type: ignore[misc]  # a new life in place
+    def restarted(self) -> ModelCopy:
+        """Its next life, after a crash: all that it knew is gone, and the epoch is a new one."""
+        return ModelCopy(self.name, self.plan, self.caller, self.epoch + 1)
 
     def _close(self, held: Held, cause: SettleCause) -> None:
         self.held.remove(held)

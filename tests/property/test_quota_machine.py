@@ -108,7 +108,7 @@ class QuotaMachine(RuleBasedStateMachine):
     @rule(copy=copies)
     def crash(self, copy: int) -> None:
         """What it held and spent is known to nobody."""
-        self.copies[copy].restart()
+        self.copies[copy] = self.copies[copy].restarted()
 
     @rule()
     def outage_begins_or_ends(self) -> None:

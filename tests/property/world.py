@@ -145,7 +145,7 @@ class World:
         """The copy dies; what it spent and did not state is known to nobody."""
         self.crashed.update(held.grant.grant_id for held in copy.held)
         self.crashed.update(copy.finals)
-        copy.restart()
+        self.copies[self.copies.index(copy)] = copy.restarted()
 
     def settle_everything(self) -> None:
         """All copies close and are heard; then the grants of the dead expire."""

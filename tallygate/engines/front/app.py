@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -193,7 +194,7 @@ class Front:
         await reply.begin(self._headers(exchange, encoding), encoder)
         while True:
             last, now = not more, rows
-            body = await exchange.lane.call(lambda now=now, last=last: encoder.piece(now, last=last))  # type: ignore[misc]  # mypy infers no type for a lambda with defaults
+            body = await exchange.lane.call(partial(encoder.piece, now, last=last))
             await reply.piece(body, last=last)
             if last:
                 return
