@@ -5,17 +5,28 @@ It never decides about a request, and never looks at which limits the policy has
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
-from enforcer.core.once import MOST
+from enforcer.core.once import MOST, Once
 from enforcer.errors import InvalidField
 from enforcer.limiting.arguments import validate_cost
-from enforcer.limiting.engine import Engine
+from enforcer.limiting.askers import Askers
+from enforcer.limiting.decisions import Decisions
+from enforcer.limiting.directory import Directory
+from enforcer.limiting.lane import Lane
+from enforcer.limiting.life import Life
 from enforcer.types import Charge, Verdict
 
 
-class Charging(Engine):
-    """Charges and refunds, at most one for a verdict."""
+class Charging(Decisions):
+    """The part of an `Engine` that charges and refunds, at most once for a verdict."""
+
+    _askers: Askers
+    _changed: Once
+    _directory: Directory
+    _life: Life
+    _lock: threading.Lock
 
     def charge(self, verdict: Verdict, cost: int) -> None:
         """Say what an admitted request really cost, once that is known: the rest is charged, or given back.
@@ -39,25 +50,31 @@ class Charging(Engine):
         if not verdict.allowed:
             raise InvalidField("verdict", verdict.seq, "the verdict of an admitted request")
         validate_cost(cost)
-        delta = cost - verdict.cost
-        if delta == 0:
+        if cost == verdict.cost:
             return
         with self._lock:
             self._life.require()
             if verdict.seq >= self._seq:
                 raise InvalidField("verdict", verdict.seq, f"a verdict of this limiter: 0 to {self._seq - 1}")
-            if not self._changed.is_first(verdict.seq):
-                raise InvalidField(
-                    "verdict", verdict.seq, f"one that is not among the last {MOST:,} changed: only once"
-                )
-            changed = [self._adjust(verdict, charged, delta) for charged in _charged(verdict)]
-            if any(changed):
-                basis = verdict.basis
-                self._askers.costs.count((basis.caller, basis.scope, "", 0), 1, max(0, delta), max(0, -delta))
+            self._charge(verdict, cost)
 
     def refund(self, verdict: Verdict) -> None:
         """Give back what an admitted request cost: it was not served. See `charge`."""
         self.charge(verdict, 0)
+
+    def _charge(self, verdict: Verdict, cost: int) -> None:
+        """See `charge`. With the lock held, while the limiter lives."""
+        if not self._changed.is_first(verdict.seq):
+            raise InvalidField("verdict", verdict.seq, f"one that is not among the last {MOST:,} changed: only once")
+        delta = cost - verdict.cost
+        changed = [self._adjust(verdict, charged, delta) for charged in _charged(verdict)]
+        if any(changed):
+            basis = verdict.basis
+            self._askers.costs.count((basis.caller, basis.scope, "", 0), 1, max(0, delta), max(0, -delta))
+
+    def _open_lane(self, caller: str, scope: str) -> Lane:
+        self._life.require()
+        return self._directory.open(caller, scope, self._now())
 
     def _adjust(self, verdict: Verdict, charged: Charge, delta: int) -> bool:
         """Whether it counts: not where the limit is neither known to this copy nor in the policy any more."""

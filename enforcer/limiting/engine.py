@@ -1,11 +1,10 @@
-"""What stands behind the fast path of a limiter: its parts, how a request waits, how a policy changes, how it ends.
+"""What stands behind the fast path of a limiter: its parts, how a policy changes, how it ends.
 
 It never decides what `decisions` decides, and never asks an owner: the askers do.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -14,18 +13,18 @@ from enforcer.clock import Clock, SystemClock
 from enforcer.core.account import Account
 from enforcer.core.degrade import fail_rule
 from enforcer.core.once import Once
-from enforcer.errors import EnforcerError, PolicyError, PolicyFault
+from enforcer.errors import PolicyError, PolicyFault
 from enforcer.forking import tell_of_forks
 from enforcer.identity import CopyIdentity
 from enforcer.limiting.arguments import validate_request
 from enforcer.limiting.askers import Askers
-from enforcer.limiting.decisions import Case, Decisions
 from enforcer.limiting.directory import Directory
 from enforcer.limiting.lane import Lane
 from enforcer.limiting.life import Life
 from enforcer.limiting.settling import Deadlines, do_each, too_late
 from enforcer.limiting.waiter import Waiter
 from enforcer.limiting.waiting import Desk
+from enforcer.limiting.waits import Waits
 from enforcer.owners.one import OneOwner
 from enforcer.owners.port import Owner, Owners
 from enforcer.policies.model import Policy
@@ -37,7 +36,7 @@ log = logging.getLogger("enforcer")
 _CEILING = outcome_code(Source.CAP, Reason.CEILING)
 
 
-class Engine(Decisions):
+class Engine(Waits):
     """Everything of a `Limiter` but its fast path.
 
     Attributes:
@@ -190,49 +189,6 @@ class Engine(Decisions):
         """Have this done when the limiter closes, before anything else."""
         self._at_close.append(act)
 
-    def _slow(self, lane: Lane, cost: int, now_ns: int, loop: asyncio.AbstractEventLoop | None) -> Verdict | Waiter:
-        """Decide off the fast path, or have the request wait."""
-        with self._lock:
-            self._life.require()
-            if any(account.evicted for account in lane.accounts):
-                lane = self._open_lane(lane.caller, lane.scope)
-            outcome = self.decide(self._askers, Case(lane, cost, now_ns, Source.LOCAL), final=False)
-            if isinstance(outcome, Verdict):
-                return outcome
-            waiter = Waiter(lane, cost, loop, since_ns=now_ns)
-            self._askers.line_up(waiter, outcome)
-            return waiter
-
-    def _outcome(self, waiter: Waiter) -> Verdict:
-        """The askers' decision; if there is none by now, this copy's own."""
-        with self._lock:
-            if waiter.verdict is not None:
-                return waiter.verdict
-            waiter.gone = True
-            self._askers.overdue(waiter)
-            return self._decide_alone(waiter)
-
-    def _decide_alone(self, waiter: Waiter) -> Verdict:
-        """Decide about a request for which an owner's answer did not come. With the lock held."""
-        case = Case(waiter.lane, waiter.cost, self._now(), Source.LOCAL)
-        outcome = self.decide(self._askers, case, final=True)
-        if not isinstance(outcome, Verdict):
-            raise EnforcerError(f"a final decision named {len(outcome)} owners to ask")
-        return outcome
-
-    def _settle(self, waiter: Waiter, asked: Account, now_ns: int) -> Verdict | None:
-        """Decide by the answer for one account; None if the request waits for others, or again. With the lock held."""
-        case = Case(waiter.lane, waiter.cost, now_ns, Source.SHARED)
-        outcome = self.decide(self._askers, case, final=False)
-        if isinstance(outcome, Verdict):
-            return outcome
-        if waiter.lane.is_plain:
-            return self.refuse(case, 0)
-        # Another request took tokens that were given for this one: it asks again, in its turn.
-        waiter.counted.discard(asked)
-        self._askers.line_up(waiter, outcome)
-        return None
-
     def _shadow_answered(self, waiter: Waiter, now_ns: int) -> None:
         self._askers.shadow_answered(waiter, now_ns)
 
@@ -249,15 +205,3 @@ class Engine(Decisions):
         validate_request(caller, scope)
         with self._lock:
             return self._open_lane(caller, scope)
-
-    def _open_lane(self, caller: str, scope: str) -> Lane:
-        self._life.require()
-        return self._directory.open(caller, scope, self._now())
-
-    async def _wait(self, waiter: Waiter) -> None:
-        try:
-            await waiter.wait_async(self._timeout_s)
-        except asyncio.CancelledError:
-            with self._lock:
-                waiter.gone = True
-            raise

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from enforcer.core.rooms import Room, named_room, room_of_verdict
 from enforcer.identity import format_request_id
 from enforcer.limiting.arguments import invalid_cost, validate_request
-from enforcer.limiting.charging import Charging
+from enforcer.limiting.engine import Engine
 from enforcer.limiting.lane import Lane, Legs
 from enforcer.limiting.rooms import all_rooms, room_held
 from enforcer.policies.limits import MAX_COST_TOKENS
@@ -24,7 +24,7 @@ _REFUSED_LOCALLY = outcome_code(Source.LOCAL, Reason.SPENT)
 _DEGRADED = int(Source.DEGRADED)
 
 
-class Limiter(Charging):
+class Limiter(Engine):
     """Decides, in one copy, about all callers of one policy.
 
     Safe for any number of threads and event loops, in the process that built it. In a fork of that it decides nothing:
@@ -43,6 +43,8 @@ class Limiter(Charging):
             caller: whose limit is charged: 1 to 256 printable characters, never a credential.
             scope: class of the request, 1 to 256 printable characters.
             cost: tokens, from 0, which is always admitted; None for what the policy says of the scope.
+
+        A request that is interrupted while it waits is treated as one that is cancelled: see `acheck`.
 
         Raises:
             InvalidField: an argument is not of that form. Nothing is recorded.
@@ -80,18 +82,13 @@ class Limiter(Charging):
         if lane.legs is not None and (several := self._several(lane.legs, lane, cost, now_ns)) is not None:
             return several
         decided = self._slow(lane, cost, now_ns, None)
-        if isinstance(decided, Verdict):
-            return decided
-        if self._settings.threaded:
-            decided.wait(self._timeout_s)
-        else:
-            self._askers.step()
-        return self._outcome(decided)
+        return decided if isinstance(decided, Verdict) else self._wait(decided)
 
     async def acheck(self, caller: str, scope: str = "default", cost: int | None = None) -> Verdict:
         """Decide about one request. Without a grant it waits in this event loop, at most the policy's `ask_ms`.
 
-        Arguments and errors are those of `check`. A request that is cancelled before it is decided spends nothing.
+        Arguments and errors are those of `check`. A request that is cancelled before it is decided spends nothing, and
+        is not recorded; if the decision was made, and only its caller not told, it stands, and is refunded.
         """
         now_ns = self._now()
         try:
@@ -125,13 +122,7 @@ class Limiter(Charging):
         if lane.legs is not None and (several := self._several(lane.legs, lane, cost, now_ns)) is not None:
             return several
         decided = self._slow(lane, cost, now_ns, asyncio.get_running_loop())
-        if isinstance(decided, Verdict):
-            return decided
-        if self._settings.threaded:
-            await self._wait(decided)
-        else:
-            self._askers.step()
-        return self._outcome(decided)
+        return decided if isinstance(decided, Verdict) else await self._wait_async(decided)
 
     def check_in_shadow(self, caller: str, scope: str = "default", cost: int | None = None) -> None:
         """Find out what the limits would say about a request, and decide nothing: nobody waits, nothing is recorded.
