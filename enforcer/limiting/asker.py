@@ -123,12 +123,13 @@ class Asker(AskerThread):
                 if not self._over:
                     self.tell()
                 batch = self._drain(first, now_ns)
+                room = BATCH - len(batch)
                 self.tending.forget_old(now_ns, self._lines.accounts, alone=self.presence.alone)
                 if self._breaker.state is not BreakerState.CLOSED:
                     return
-                quiet = self.tending.unannounced(batch, room=BATCH)
-                quiet += self.tending.in_debt(now_ns, busy={*batch, *quiet}, room=BATCH)
-                quiet += self.tending.fallen_idle(now_ns, busy={*batch, *quiet}, room=BATCH)
+                quiet = self.tending.unannounced(batch, room=room)
+                quiet += self.tending.in_debt(now_ns, busy={*batch, *quiet}, room=room - len(quiet))
+                quiet += self.tending.fallen_idle(now_ns, busy={*batch, *quiet}, room=room - len(quiet))
                 asks = [self._compose(account, now_ns, ahead=True) for account in batch]
                 asks += [self._compose(account, now_ns, ahead=False) for account in quiet]
             if asks:
@@ -194,6 +195,8 @@ class Asker(AskerThread):
         """Accounts that are pending; each may be queued again from now on."""
         batch: list[Account] = []
         account = first
+        # What is due besides has its part of a round, however many requests wait.
+        room = BATCH - BATCH // 4 if self.tending.is_behind(now_ns, alone=self.presence.alone) else BATCH
         while True:
             # One whose bucket went elsewhere and came back stands here twice.
             if account is not None and account.queued:
@@ -201,7 +204,7 @@ class Asker(AskerThread):
                 is_here = account.node == self._name and not account.evicted
                 if is_here and now_ns >= account.backoff.until_ns:
                     batch.append(account)
-            if len(batch) >= BATCH:
+            if len(batch) >= room:
                 return batch
             try:
                 account = self._pending.get_nowait()
@@ -247,8 +250,11 @@ class Asker(AskerThread):
                     woken += self._take_fault(account, outcome, now_ns)
                 else:
                     woken += self._take_answer(account, ask, outcome, sent_ns=sent_ns, now_ns=now_ns)
-            if any(isinstance(outcome, Answer) and outcome.adopted for outcome in outcomes):
+            adopted = [account for account, outcome in zip(batch, outcomes, strict=True) if _adopted(outcome)]
+            if self.tending.is_new_loss(adopted):
                 self.tending.announce(self.all_here())
+            else:
+                self.tending.announced(batch)
         deliver(woken)
         if any(isinstance(outcome, Moved) or (isinstance(outcome, Answer) and outcome.moved) for outcome in outcomes):
             self.look_again()
@@ -286,3 +292,7 @@ class Asker(AskerThread):
             released = self._lines.release_all()
         deliver(released)
         self.look_again()
+
+
+def _adopted(outcome: Answer | AskFault) -> bool:
+    return isinstance(outcome, Answer) and outcome.adopted > 0

@@ -35,6 +35,7 @@ class Tending:
         self._idle_ns = round(settings.idle_settle_s * 1e9)
         self._evict_ns = round(settings.evict_after_s * 1e9)
         self._unannounced: deque[Account] = deque()
+        self._unheard: set[Account] = set()
         self._idle: deque[tuple[int, Account, int, int]] = deque()
         self._aging: deque[tuple[int, Account, int]] = deque()
         self._owing: list[tuple[int, int, Account, int]] = []
@@ -48,6 +49,18 @@ class Tending:
     def announce(self, accounts: Iterable[Account]) -> None:
         """Have the owner told what these hold: it may have lost its state, and must count that before it lends."""
         self._unannounced = deque(account for account in accounts if account.holds_grant)
+        self._unheard = set(self._unannounced)
+
+    def is_new_loss(self, adopted: Iterable[Account]) -> bool:
+        """Whether the owner took in what these hold because of a loss that the announcing under way does not cover."""
+        return not self._unheard.issuperset(adopted)
+
+    def announced(self, accounts: Iterable[Account]) -> None:
+        """The owner has been asked for these, for whatever reason: it knows what they hold."""
+        if self._unannounced:
+            self._unheard.difference_update(accounts)
+        else:
+            self._unheard.clear()
 
     def unannounced(self, busy: Collection[Account], *, room: int) -> list[Account]:
         """The next of them, but for those that are asked for anyway."""
