@@ -46,7 +46,7 @@ class Asker(AskerThread):
         presence: whether the owner is there.
         all_here: all accounts whose bucket this owner holds; called with the lock held.
         tell: called in every round, with the lock held: what is to be said of the whole copy.
-        look_again: called after a failure, without the lock: which owner holds what may have changed.
+        look_again: called first and after a failure, without the lock: which owner holds what may have changed.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Asker(AskerThread):
         # One round at a time: an account with two asks under way would disown the grant of the first by the second.
         self._round = threading.Lock()
         self._rtt_s = 0.0
-        self._over = False
+        self._over = self._has_looked = False
 
     def enqueue(self, account: Account) -> None:
         """Have the owner asked for this account in the next round. With the lock held."""
@@ -137,6 +137,10 @@ class Asker(AskerThread):
 
     def probe(self) -> None:
         """See whether the owner would answer an ask, without making a request wait for it."""
+        if not self._has_looked:
+            # Before the first word: a service behind sentinels has no address yet, a cluster's seeds are not all of it.
+            self._has_looked = True
+            self.look_again()
         cause = self._why_away()
         if cause is not None:
             self._lost(cause)
