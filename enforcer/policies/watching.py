@@ -1,5 +1,7 @@
 """A policy that is edited while gateways run: a valid new version is in force within two seconds.
 
+Reading takes CPU: one of 20,000 named callers is in force within four seconds beside a busy gateway.
+
 An invalid one changes nothing: the last good policy stays, and the fault is logged and goes to the sink, once for each
 content. So it does while nobody answers where the policy is kept. It never writes a policy.
 """
@@ -91,6 +93,11 @@ class PolicyWatcher:
             self._governed.keep_policy(
                 source=source, digest=digest, faults=[str(fault) for fault in error.faults] or [str(error)]
             )
+        except EnforcerError:
+            raise
+        except Exception as error:  # a document that nobody foresaw changes nothing either, and is told of all the same
+            log.exception("the policy could not be read", extra={"action": "policy_load_error"})
+            self._governed.keep_policy(source=source, digest=digest, faults=[f"cannot be read: {error!r}"])
         self._digest = digest
 
     def _run(self) -> None:

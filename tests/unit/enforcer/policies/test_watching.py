@@ -113,3 +113,23 @@ def test_a_watcher_stops_with_its_limiter(edited: Edited) -> None:
     edited.fleet.limiter.close()
     assert not edited.watcher._thread.is_alive()
     edited.watcher.stop()
+
+
+def test_a_document_that_nobody_foresaw_is_told_of_like_any_other_fault(
+    edited: Edited, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever edited the policy must hear that it is not in force, whatever the reason, and the next edit must be."""
+    edited.edit(2, 50)
+
+    def unforeseen(*_: object, **__: object) -> None:
+        raise KeyError("nobody foresaw this")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("enforcer.policies.watching.parse_policy", unforeseen)
+        for _ in range(3):
+            edited.watcher.look()
+    assert ["cannot be read: KeyError('nobody foresaw this')"] == list(edited.changes[0].faults)
+    assert {"policy_load_error"} == {getattr(record, "action", None) for record in caplog.records}
+    edited.edit(3, 10)
+    edited.watcher.look()
+    assert [1, 3] == [change.policy_version for change in edited.changes]
