@@ -108,7 +108,28 @@ def charged_as(policy: Policy, caller: str) -> str:
     return shared_name(anonymous.caller, caller, anonymous.buckets)
 
 
-def _limits(policy: Policy, caller: str, scope: str, tenant: str | None) -> Iterator[tuple[Limit | None, Due]]:
+def due_of(policy: Policy, subject: str, limit: str) -> Due | None:
+    """What a bucket that is known already is held to now; None if the policy has no such limit any more.
+
+    Args:
+        policy: in force from now on.
+        subject: whose bucket it is.
+        limit: as the owner knows it, so with what marks one in shadow mode.
+    """
+    name = limit.removesuffix(SHADOW)
+    shared = policy.limits.get(name)
+    if shared is not None:
+        due = _shared_due(policy, name, shared, subject)
+    else:
+        found = next((due for _, due in _plan_limits(policy, subject) if due.terms.limit == name), None)
+        if found is None:
+            return None
+        due = found
+    terms = msgspec.structs.replace(due.terms, limit=limit)
+    return msgspec.structs.replace(due, terms=terms)
+
+
+def _plan_limits(policy: Policy, caller: str) -> Iterator[tuple[Limit | None, Due]]:
     name, why = plan_name(policy, caller)
     plan = policy.plan(name)
     rule = policy.plans[name]
@@ -127,26 +148,22 @@ def _limits(policy: Policy, caller: str, scope: str, tenant: str | None) -> Iter
                 why=f"plans.{name}.limits.{limit_name}",
             ),
         )
+
+
+def _limits(policy: Policy, caller: str, scope: str, tenant: str | None) -> Iterator[tuple[Limit | None, Due]]:
+    yield from _plan_limits(policy, caller)
     for limit_name, shared in policy.limits.items():
         if shared.scopes and scope not in shared.scopes:
             continue
         subject = _subject(policy, shared, caller, scope, tenant)
-        if subject is None:
-            continue
-        amount = shared.overrides.get(subject)
-        why = f"limits.{limit_name}" + (f".overrides.{subject!r}" if amount is not None else "")
-        yield (
-            shared,
-            _due(
-                policy.version,
-                subject,
-                limit_name,
-                limit=shared,
-                amount=amount or shared,
-                plan_name=limit_name,
-                why=why,
-            ),
-        )
+        if subject is not None:
+            yield shared, _shared_due(policy, limit_name, shared, subject)
+
+
+def _shared_due(policy: Policy, name: str, shared: SharedLimit, subject: str) -> Due:
+    amount = shared.overrides.get(subject)
+    why = f"limits.{name}" + (f".overrides.{subject!r}" if amount is not None else "")
+    return _due(policy.version, subject, name, limit=shared, amount=amount or shared, plan_name=name, why=why)
 
 
 def _due(version: int, subject: str, name: str, *, limit: Limit, amount: Amount, plan_name: str, why: str) -> Due:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from enforcer.core.account import Account
-from enforcer.core.resolution import LIMIT_RATE, SHADOW, Due, charged_as, resolve
+from enforcer.core.resolution import LIMIT_RATE, SHADOW, Due, charged_as, due_of, resolve
 from enforcer.core.routes import UNMATCHED_SCOPE
 from enforcer.limiting.lane import Lane
 from enforcer.policies.limits import LimitBy
@@ -49,13 +49,21 @@ class Directory:
         return self._accounts.get((subject, limit))
 
     def use(self, policy: Policy) -> None:
-        """Go by another policy from now on. Accounts stay, with what they hold; every lane is resolved anew."""
+        """Go by another policy from now on. Accounts stay, with what they hold; every lane is resolved anew.
+
+        So are the accounts that the owner may be asked for before anybody opens their lane: on the terms of before it
+        would cut a bucket to a burst that is no longer sold.
+        """
         self._policy = policy
         self._named_scopes = _named_scopes(policy)
         self._terms.clear()
         self.lanes.clear()
         for account in self._accounts.values():
             account.lanes.clear()
+            if account.queued or account.holds_grant or account.finals or account.owed:
+                due = due_of(policy, account.caller, account.limit)
+                if due is not None:
+                    self._hold_to(account, due)
 
     def clear(self) -> None:
         """Know nobody."""
@@ -120,15 +128,23 @@ class Directory:
     def _account(self, due: Due, now_ns: int) -> Account:
         key = (due.subject, due.terms.limit)
         account = self._accounts.get(key)
-        terms = self._terms.setdefault(due.terms, due.terms)
-        due = due if terms is due.terms else msgspec.structs.replace(due, terms=terms)
         if account is None:
-            account = Account(due, now_ns=now_ns)
+            account = Account(self._shared(due), now_ns=now_ns)
             self._opened(account, now_ns)
             self._accounts[key] = account
-        elif account.due != due:
-            account.turn_to(due)
+        else:
+            self._hold_to(account, due)
         return account
+
+    def _hold_to(self, account: Account, due: Due) -> None:
+        due = self._shared(due)
+        if account.due != due:
+            account.turn_to(due)
+
+    def _shared(self, due: Due) -> Due:
+        """The same, with terms that are one object for all who have them."""
+        terms = self._terms.setdefault(due.terms, due.terms)
+        return due if terms is due.terms else msgspec.structs.replace(due, terms=terms)
 
     def _one_text(self, scope: str) -> str:
         """The same object for the same scope, whatever string the request came with."""

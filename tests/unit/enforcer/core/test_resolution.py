@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from enforcer.core.resolution import resolve
+from enforcer.core.resolution import due_of, resolve
 from enforcer.core.routes import RouteMatcher
 from enforcer.policies.model import FailMode, Policy
 
@@ -78,3 +78,29 @@ def test_a_request_belongs_to_its_most_literal_route(method: str, path: str, rou
 def test_no_routes_match_nothing() -> None:
     """A policy without routes is the first one that anybody writes."""
     assert RouteMatcher([]).match("GET", "/") is None
+
+
+def test_a_known_bucket_is_held_to_what_its_next_request_would_be() -> None:
+    """Its owner may be asked before such a request comes; two answers for one bucket would fight over it."""
+    amount = {"rate_per_s": 1.0, "burst": 5}
+    plan = {**amount, "limits": {"day": {"quota": 9, "per": "day", "mode": "shadow"}}}
+    limits = {
+        "site": {"by": "everyone", **amount},
+        "team": {"by": "tenant", "overrides": {"acme": {"rate_per_s": 2.0, "burst": 7}}, **amount},
+        "search": {"by": "scope", "scopes": ["search"], **amount},
+    }
+    policy = Policy.model_validate(
+        {
+            "version": 3,
+            "plans": {"p": amount, "q": plan},
+            "default_plan": "p",
+            "callers": {"acme/1": "q"},
+            "tenants": {"separator": "/"},
+            "limits": limits,
+        }
+    )
+    resolution = resolve(policy, caller="acme/1", scope="search")
+    dues = [*resolution.dues, *resolution.shadows]
+    assert {"rate", "day~shadow", "site", "team", "search"} == {due.terms.limit for due in dues}
+    assert dues == [due_of(policy, due.subject, due.terms.limit) for due in dues]
+    assert due_of(policy, "globex", "day") is None

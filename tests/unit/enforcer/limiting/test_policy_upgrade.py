@@ -116,3 +116,26 @@ def test_of_two_spent_limits_the_longest_wait_is_told_also_when_it_would_be_aske
         fleet.advance(1)
         verdict = fleet.limiter.check("acme")
         assert (False, "day") == (verdict.allowed, verdict.basis.limit)
+
+
+def test_a_copy_where_the_caller_is_idle_does_not_cut_its_bucket_to_the_old_burst() -> None:
+    """It settles what it held; on the terms of before that would take tokens that were just sold."""
+    fleet = Fleet(make_policy(rate_per_s=100, burst=20), copies=2)
+    idle, busy = (copy.limiter for copy in fleet.copies)
+    for limiter in (idle, busy):
+        limiter.check("acme")
+    fleet.advance(0.25)
+    for limiter in (idle, busy):
+        limiter.apply(make_policy(version=2, rate_per_s=1_000, burst=2_000))
+    busy.check("acme", cost=2)
+    before = 0.0
+    for _ in range(40):
+        fleet.clock.advance(0.1)
+        busy.check("acme", cost=10)
+        idle.tend()
+        busy.tend()
+        bucket = fleet.owner.bucket("acme", "rate")
+        assert bucket is not None
+        assert bucket.tokens_micro / 1e6 > before - 50
+        before = bucket.tokens_micro / 1e6
+    assert before > 1_500
