@@ -20,6 +20,10 @@ MAX_NAME_LENGTH = 256
 MAX_COST_TOKENS = 1_000_000_000
 #: Largest amount of a quota: what the owner's 32-bit counts hold.
 MAX_QUOTA_TOKENS = (1 << 32) - 1
+#: Lowest and highest rate of a limit, tokens per second; the lowest is a token in 32 years. Below that the waits that
+#: clients are told would be no numbers.
+LEAST_RATE_PER_S = 1e-9
+MOST_RATE_PER_S = 1e9
 #: Part of a limit whose use is worth a warning, where nothing else is said.
 SOFT_SHARE = 0.8
 
@@ -67,7 +71,7 @@ class LimitMode(StrEnum):
 class Amount(PolicyModel):
     """How much a limit allows: `rate_per_s` and `burst`, or `quota` and `per`, the latter in the calendar of `zone`."""
 
-    rate_per_s: float | None = Field(default=None, gt=0, le=1e9)
+    rate_per_s: float | None = Field(default=None, ge=LEAST_RATE_PER_S, le=MOST_RATE_PER_S)
     burst: int | None = Field(default=None, ge=1, le=MAX_COST_TOKENS)
     quota: int | None = Field(default=None, ge=1, le=MAX_QUOTA_TOKENS)
     per: Per | None = Field(default=None, strict=False)

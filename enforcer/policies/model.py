@@ -18,7 +18,9 @@ from enforcer.envoy.mapping import EnvoySection
 from enforcer.owners.model import OwnersModel
 from enforcer.policies.cap import CapRule, cap_fault
 from enforcer.policies.limits import (
+    LEAST_RATE_PER_S,
     MAX_COST_TOKENS,
+    MOST_RATE_PER_S,
     SOFT_SHARE,
     Limit,
     LimitName,
@@ -55,7 +57,7 @@ class FailMode(StrEnum):
 class PlanRule(PolicyModel):
     """A plan as sold: tokens per second, how many may be spent at once, and further limits of each caller."""
 
-    rate_per_s: float = Field(gt=0, le=1e9)
+    rate_per_s: float = Field(ge=LEAST_RATE_PER_S, le=MOST_RATE_PER_S)
     burst: int = Field(ge=1, le=MAX_COST_TOKENS)
     soft_share: float = Field(default=SOFT_SHARE, ge=0, lt=1)
     limits: dict[LimitName, Limit] = Field(default_factory=dict)
@@ -102,7 +104,7 @@ class Fleet(PolicyModel):
     """How many copies run, and how many requests per second the fleet as a whole can serve."""
 
     copies: int = Field(default=1, ge=1, le=1_000_000)
-    ceiling_per_s: float | None = Field(default=None, gt=0)
+    ceiling_per_s: float | None = Field(default=None, ge=LEAST_RATE_PER_S, le=MOST_RATE_PER_S)
 
 
 class Fail(PolicyModel):

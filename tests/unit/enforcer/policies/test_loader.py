@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from enforcer.core.headers import header_fields
 from enforcer.errors import PolicyError
 from enforcer.policies import loader, parse_policy
+from enforcer.policies.limits import LEAST_RATE_PER_S
 from enforcer.policies.model import Policy
+from tests.unit.enforcer.harness import Fleet
 
 BASE = "version: 1\nplans:\n  p: {rate_per_s: 100, burst: 200}\ndefault_plan: p\n"
 
@@ -69,3 +73,30 @@ def test_a_valid_document_is_validated_once(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Policy, "model_validate", counted)
     assert 1 == parse_policy(BASE.encode()).version
     assert 1 == len(validated)
+
+
+@pytest.mark.parametrize("rate", ["1.0e-300", "5.0e-324", "0", "-1", "1.0e+10"])
+def test_a_rate_whose_waits_are_no_numbers_is_a_fault_with_what_is_allowed(rate: str) -> None:
+    """Every response would fail while its headers are made."""
+    plan = f"version: 1\ndefault_plan: p\nplans:\n  p:\n    rate_per_s: {rate}\n    burst: 1000000000\n"
+    (fault,) = _faults(plan)
+    assert (5, "plans.p.rate_per_s") == fault[:2]
+    assert re.search(r"should be (greater than or equal to 0.000000001|less than or equal to 1000000000)", fault[2])
+    assert ["fleet.ceiling_per_s"] == [path for _, path, _ in _faults(f"{BASE}fleet: {{ceiling_per_s: {rate}}}\n")]
+
+
+def test_headers_can_be_made_of_the_slowest_plan_that_is_allowed() -> None:
+    """A client of it is told the longest wait that there is, and no error."""
+    policy = parse_policy(
+        f"version: 1\ndefault_plan: p\nplans:\n  p: {{rate_per_s: {LEAST_RATE_PER_S:.1e}, burst: 1000000000}}\n"
+        "fleet: {copies: 1000000}\n".encode()
+    )
+    fleet = Fleet(policy)
+    for cost in (1_000_000_000, 1_000_000_000, 1):
+        verdict = fleet.limiter.check("acme", cost=cost)
+        assert header_fields(verdict, fleet.limiter.rooms(verdict))
+    assert not verdict.allowed
+    fleet.owner.away = "unplugged"
+    for caller in ("acme", "globex", "globex"):
+        verdict = fleet.limiter.check(caller, cost=900_000_000)
+        assert header_fields(verdict, fleet.limiter.rooms(verdict))
