@@ -20,6 +20,8 @@ from enforcer.metrics.measured_owners import MeasuredOwners
 from enforcer.metrics.metrics import Metrics
 from enforcer.metrics.watching import watch_limiter
 from enforcer.owners.addresses import owners_from_url
+from enforcer.owners.governed import GovernedOwners
+from enforcer.owners.patience import Patience
 from enforcer.policies import load_policy
 from enforcer.policies.addresses import is_address
 from enforcer.policies.sources import source_of
@@ -63,17 +65,19 @@ def build_limiter(
     policy = load_policy(config.policy_path)
     clock = SystemClock()
     identity = _starts.new_identity(config.copy_id, unix_ms=clock.unix_us() // 1_000, pid=os.getpid())
+    patience = Patience(policy.timeouts.ask_ms / 1e3)
     try:
-        owners = owners_from_url(config.owner_url, timeout_s=policy.timeouts.ask_ms / 1e3, placing=policy.owners)
+        placed = owners_from_url(config.owner_url, timeout_s=patience, placing=policy.owners)
     except ConfigError as fault:
         raise ConfigError(f"TALLYGATE_OWNER_URL: {fault}") from fault
     settings = settings or LimiterSettings()
     records: Sink = sink(identity) if sink else NullSink()
     if metrics is None:
+        owners = GovernedOwners(placed, patience)
         limiter = Limiter(policy, owners, records, identity, settings=settings, clock=clock)
     else:
-        measured = MeasuredOwners(owners, metrics, clock=clock)
-        limiter = Limiter(policy, measured, MeasuredSink(records, metrics), identity, settings=settings, clock=clock)
+        owners = GovernedOwners(MeasuredOwners(placed, metrics, clock=clock), patience, placing=placed)
+        limiter = Limiter(policy, owners, MeasuredSink(records, metrics), identity, settings=settings, clock=clock)
         watch_limiter(metrics, limiter)
     limiter.again = again
     watcher = PolicyWatcher(source_of(config.policy_path), limiter)

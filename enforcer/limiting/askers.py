@@ -77,8 +77,12 @@ class Askers:
         """See whether buckets are at other nodes now, and go by that. Without the lock held; as slow as an ask."""
         if self._owners.refresh() or self._owners.version != self._version:
             with self.lock:
-                self._version = self._owners.version
                 self._replace()
+
+    def place_anew(self) -> None:
+        """Go by a placing that the policy has changed. With the lock held."""
+        if self._owners.version != self._version:
+            self._replace()
 
     def step(self) -> None:
         """One round of each."""
@@ -183,6 +187,7 @@ class Askers:
                     asker.start()
 
     def _replace(self) -> None:
+        self._version = self._owners.version
         self._meet(self._owners.nodes)
         now_ns = self._clock.monotonic_ns()
         for account in self._accounts():

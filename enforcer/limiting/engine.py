@@ -13,12 +13,12 @@ from enforcer.clock import Clock, SystemClock
 from enforcer.core.account import Account
 from enforcer.core.degrade import fail_rule
 from enforcer.core.once import Once
-from enforcer.errors import PolicyError, PolicyFault
 from enforcer.forking import tell_of_forks
 from enforcer.identity import CopyIdentity
 from enforcer.limiting.arguments import validate_request
 from enforcer.limiting.askers import Askers
 from enforcer.limiting.directory import Directory
+from enforcer.limiting.governing import govern, is_another
 from enforcer.limiting.lane import Lane
 from enforcer.limiting.life import Life
 from enforcer.limiting.settling import Deadlines, do_each, too_late
@@ -157,21 +157,19 @@ class Engine(Waits):
             digest: of the document, for the sink.
 
         Raises:
-            PolicyError: its version is not above the one in force, and it is not the same policy.
+            PolicyError: its version is not above the one in force, or the owners cannot go by it.
             EnforcerError: the limiter is closed.
         """
         with self._lock:
             self._life.require()
-            if policy == self.policy:
+            if not is_another(policy, self.policy):
                 return
-            if policy.version <= self.policy.version:
-                what = "with other content" if policy.version == self.policy.version else "which was in force before"
-                fault = f"is {policy.version}, {what}; allowed: above {self.policy.version}"
-                raise PolicyError("(policy)", [PolicyFault("version", None, fault)])
+            govern(self._owners, policy)
             self.policy = policy
             self._timeout_s = policy.timeouts.ask_ms / 1e3
             self._fail_rule = fail_rule(policy)
             self._directory.use(policy)
+            self._askers.place_anew()
             self._sink.event(PolicyChanged(policy.version, digest, source, (), self._clock.unix_us()))
         log.warning("policy version %d is in force, from %s", policy.version, source, extra={"action": "policy_loaded"})
 

@@ -11,6 +11,7 @@ from enforcer.errors import ConfigError
 from enforcer.owners.cluster import ClusterOwners
 from enforcer.owners.model import OwnersModel
 from enforcer.owners.one import OneOwner
+from enforcer.owners.patience import Patience
 from enforcer.owners.port import Owners
 from enforcer.owners.redis import RedisOwner
 from enforcer.owners.ring import Ring
@@ -21,7 +22,7 @@ _MANY = re.compile(r"(rediss?)\+(cluster|sentinel)://(?:([^/?]*)@)?([^/?@]*)(/[^
 _FORMS = "redis+cluster://host:port,host:port or redis+sentinel://host:port,host:port/service; rediss+… for TLS"
 
 
-def owners_from_url(url: str, *, timeout_s: float, placing: OwnersModel | None = None) -> Owners:
+def owners_from_url(url: str, *, timeout_s: float | Patience, placing: OwnersModel | None = None) -> Owners:
     """The owners that an address names: one server, a ring of several, a cluster, or what sentinels watch.
 
     Args:
@@ -29,7 +30,7 @@ def owners_from_url(url: str, *, timeout_s: float, placing: OwnersModel | None =
             ``redis+cluster://host:port,host:port`` or ``redis+sentinel://host:port,host:port/service``, with the
             user, password and options of all nodes in it; the sentinels' own as ``sentinel_user`` and
             ``sentinel_password``.
-        timeout_s: longest time for one call to one node.
+        timeout_s: longest time for one call to one node; a `Patience` may be changed later.
         placing: pins and weights; for a ring only.
 
     Raises:
@@ -47,7 +48,7 @@ def owners_from_url(url: str, *, timeout_s: float, placing: OwnersModel | None =
     if "+" in url.split("://", 1)[0]:
         if placing is not None and placing != OwnersModel():
             raise ConfigError("owners of a policy place callers on a ring; allowed: none with a cluster or sentinels")
-        return _many(url, owner_of, timeout_s)
+        return _many(url, owner_of, timeout_s.seconds if isinstance(timeout_s, Patience) else timeout_s)
     servers = [part for part in re.split(r"[\s,]+(?=[a-z]+://)", url.strip()) if part]
     if len(servers) < 2 and (placing is None or placing == OwnersModel()):
         owner = given(url.strip())

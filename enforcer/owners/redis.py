@@ -23,6 +23,7 @@ from enforcer.owners.greeting import greet
 from enforcer.owners.keys import bucket_key
 from enforcer.owners.lua import grant_script
 from enforcer.owners.lua.frames import pack_ask, pack_terms
+from enforcer.owners.patience import Patience
 from enforcer.owners.replies import cause, is_of_the_bucket, outcome
 from enforcer.owners.servers import checked_address, connection_maker
 from enforcer.types import Plan
@@ -62,7 +63,7 @@ class RedisOwner:
         self,
         url: str,
         *,
-        timeout_s: float,
+        timeout_s: float | Patience,
         dials: Dials = DEFAULT_DIALS,
         script: str | None = None,
         monotonic: Callable[[], float] = time.monotonic,
@@ -74,7 +75,7 @@ class RedisOwner:
                 ``unix://``; user and password of the server's ACL in it.
             timeout_s: longest time from when a call is sent to its last answer; what has arrived by then counts,
                 however late this thread comes to read it. Each step of opening a connection, and loading the script,
-                may take as long again.
+                may take as long again. A `Patience` may be changed by others while this lives.
             dials: how to lend; the same in all copies.
             script: text of the script; None for ``grant.lua``.
             monotonic: seconds, for the timeout.
@@ -82,18 +83,24 @@ class RedisOwner:
         Raises:
             ConfigError: the address is not one, or the timeout is not above 0. Never shows a password.
         """
-        if not timeout_s > 0:
-            raise ConfigError(f"owner timeout is {timeout_s!r} s; allowed: above 0")
+        self._patience = timeout_s if isinstance(timeout_s, Patience) else Patience(timeout_s)
+        if not self._timeout_s > 0:
+            raise ConfigError(f"owner timeout is {self._timeout_s!r} s; allowed: above 0")
         self.address = checked_address(url)
-        self._timeout_s = timeout_s
+        self._url = url
         self._dials = dials
         self._script = (grant_script() if script is None else script).encode("utf-8")
         self._digest = sha1(self._script, usedforsecurity=False).hexdigest().encode("ascii")
         self._monotonic = monotonic
         self._closed = False
         self._probe_bucket = 0
-        self._pool = connection_maker(url, self.address, timeout_s)
+        self._connects_within_s = self._timeout_s
+        self._pool = connection_maker(url, self.address, self._timeout_s)
         self._connection: _Connection | None = None
+
+    @property
+    def _timeout_s(self) -> float:
+        return self._patience.seconds
 
     def ask(self, asks: Sequence[Ask]) -> list[Answer | AskFault]:
         """See `Owner.ask`.
@@ -202,6 +209,10 @@ class RedisOwner:
         if self._connection is not None and not _is_clear(self._connection):
             self.drop_connection()
         if self._connection is None:
+            timeout_s = self._timeout_s
+            if timeout_s != self._connects_within_s:
+                self._connects_within_s = timeout_s
+                self._pool = connection_maker(self._url, self.address, timeout_s)
             connection = self._connection = cast("_Connection", self._pool.make_connection())
             connection.connect()
             greet(lambda *command: self._talk([command])[0])
