@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from enforcer.clock import ManualClock, SystemClock
+import pytest
+
+from enforcer.clock import ManualClock
 from enforcer.identity import new_identity
 from enforcer.limiting.limiter import Limiter
+from enforcer.messages import Answer, Ask, AskFault
 from enforcer.owners.memory import MemoryOwner
 from enforcer.owners.port import Owner
-from enforcer.owners.sentinel import SentinelOwners
 from enforcer.settings import LimiterSettings
 from enforcer.testing import RecordingSink
 from enforcer.types import Source
 from tests.processes import wait_until
-from tests.unit.enforcer.harness import asker_of, make_policy
+from tests.unit.enforcer.harness import make_policy
 
 
 class _Two:
@@ -90,35 +92,46 @@ def test_a_bucket_that_cannot_be_read_is_decided_alone_without_a_wait() -> None:
     limiter.close()
 
 
-def test_asks_of_all_owners_are_numbered_together() -> None:
+def test_asks_of_all_owners_are_numbered_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket that moves knows the highest number: an ask with a lower one would be an old one, and get nothing."""
     limiter, owners, _ = _on_two()
-    for _ in range(5):
-        limiter.check("acme", cost=7)
-    # The same bucket is there, as after a slot has moved.
-    owners.all["B"]._buckets.update(owners.all["A"]._buckets)
+    numbers: dict[str, list[int]] = {"A": [], "B": []}
+
+    def noted(name: str) -> Callable[[Sequence[Ask]], Sequence[Answer | AskFault]]:
+        ask = owners.all[name].ask
+
+        def note(asks: Sequence[Ask]) -> Sequence[Answer | AskFault]:
+            numbers[name] += [one.ask_no for one in asks]
+            return ask(asks)
+
+        return note
+
+    for name, owner in owners.all.items():
+        monkeypatch.setattr(owner, "ask", noted(name))
+    for caller in ("acme", "beta", "acme"):
+        limiter.check(caller, cost=60)
     owners.move("B")
     limiter._askers.look_again()
-    assert limiter.check("acme", cost=50).source is Source.SHARED
+    limiter.check("acme", cost=60)
     limiter.close()
+    assert numbers["A"]
+    assert numbers["B"]
+    assert min(numbers["B"]) > max(numbers["A"])
 
 
-def test_a_copy_behind_sentinels_starts_with_its_service() -> None:
-    """Its address is to be asked for first: each start used to be an outage, and its first verdicts degraded."""
-    owner, sink = MemoryOwner(now_us=SystemClock.unix_us), RecordingSink()
-    owners = SentinelOwners(
-        ["redis://127.0.0.1:1"],
-        "service",
-        name="sentinel",
-        url_of=lambda host, port: f"redis://{host}:{port}",
-        owner_of=lambda _: owner,
-        timeout_s=1.0,
-        ask=lambda *_, **__: [b"127.0.0.1", b"2"],
-    )
-    policy = make_policy(timeouts={"ask_ms": 10_000})
-    limiter = Limiter(policy, owners, sink, new_identity("copy", unix_ms=1, pid=1))
-    asker = asker_of(limiter)
-    wait_until(lambda: asker.presence._heard_ns >= 0, 20, what="the first probe", poll_s=0.002)
-    assert limiter.check("acme").source is Source.SHARED
+def test_a_copy_asks_where_its_buckets_are_before_its_first_word_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service behind sentinels has no address yet, and a cluster's seeds are not all of it: a start is no outage."""
+    owners, sink, done = _Two(ManualClock()), RecordingSink(), list[str]()
+    owners.live = {"A": owners.all["A"]}
+
+    def look() -> bool:
+        done.append("look")
+        return False
+
+    monkeypatch.setattr(owners, "refresh", look)
+    monkeypatch.setattr(owners.all["A"], "probe", lambda: done.append("probe"))
+    limiter = Limiter(make_policy(), owners, sink, new_identity("copy", unix_ms=1, pid=1))
+    wait_until(lambda: "probe" in done, 20, what="the first probe", poll_s=0.002)
     limiter.close()
+    assert ["look", "probe"] == done[:2]
     assert [] == sink.changes
