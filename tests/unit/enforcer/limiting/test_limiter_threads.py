@@ -220,7 +220,9 @@ def test_a_request_waits_no_longer_than_its_timeout(asynchronous: bool) -> None:
     owner = GatedOwner(lambda ask: ask.waiting)
     limiter, sink = _limiter(owner, ask_ms=30)
     owner.gate.clear()
+    before_ns = SystemClock.monotonic_ns()
     verdict = asyncio.run(limiter.acheck("acme")) if asynchronous else limiter.check("acme")
+    assert SystemClock.monotonic_ns() - before_ns < 10_000_000_000, "while the gate is still closed, and not after it"
     assert (True, Source.DEGRADED) == (verdict.allowed, verdict.source)
     owner.gate.set()
     limiter.close()

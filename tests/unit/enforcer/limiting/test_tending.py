@@ -5,7 +5,7 @@ from __future__ import annotations
 from enforcer.core.account import Account
 from enforcer.core.resolution import Due
 from enforcer.limiting.tending import Tending
-from enforcer.messages import Answer
+from enforcer.messages import Answer, SettleCause
 from enforcer.settings import LimiterSettings
 from enforcer.types import Grant, Plan, Terms
 
@@ -92,6 +92,11 @@ def test_only_accounts_without_any_claim_are_forgotten() -> None:
     forgotten: list[str] = []
     tending.forget = lambda account: forgotten.append(account.caller)
     holding = _holding("holding", now_ns=S)
+    owing = _holding("owing", now_ns=S)
+    owing.close_all(SettleCause.IDLE, S)
+    assert owing.finals
+    assert not owing.holds_grant
+    tending.watch_age(owing, S)
     quiet, recent, waited_for = (
         Account(Due(name, TERMS, None, "", -1.0, "default_plan"), now_ns=S) for name in ("quiet", "recent", "waited")
     )
