@@ -15,6 +15,7 @@ from enforcer.core.holding import Holding
 from enforcer.core.pace import Pace
 from enforcer.core.resolution import Due
 from enforcer.core.rooms import notice_of
+from enforcer.core.sizing import MICRO, ROUNDING
 from enforcer.messages import Answer, Ask
 from enforcer.types import MAX_RETRY_MS, Standing
 
@@ -236,10 +237,15 @@ class Account(Holding):
         for kind, bucket in self.local.items():
             bucket.lower(kind, self.left_at_owner(now_ns), now_ns)
         newest = self.upcoming or self.current
+        told_ns = newest.ready_at_ns
         newest.may_ask()
         self._unasked_until_ns = 0
         if answer.refused_for_ms > 0 and not on_old_terms:
-            newest.ready_at_ns = now_ns + min(answer.refused_for_ms, MAX_RETRY_MS) * 1_000_000
+            ready_ns = now_ns + min(answer.refused_for_ms, MAX_RETRY_MS) * 1_000_000
+            # Totals that went home by themselves draw a new pause: it must not outlast what callers were told before,
+            # unless the tokens do not suffice by then.
+            keeps = not ask.waiting and max(now_ns, self._ready_ns(1)) <= told_ns < ready_ns
+            newest.ready_at_ns = told_ns if keeps else ready_ns
             newest.refused_until_ns = min(newest.ready_at_ns, now_ns + _ALONE_ONE_NS)
             newest.low = 0
 
@@ -275,4 +281,6 @@ class Account(Holding):
             return self._turn_ns + math.ceil(periods * plan.burst * 1e9 / plan.rate_per_s)
         # A debt is paid by one bucketful in the time between two asks for it, at most.
         between_s = max(CHASE_S, 1 / plan.rate_per_s) + LATE_S if owed else 0.0
+        # Less what the owner forgives: the last bits of a fraction must not be a wait of their own.
+        missing = max(0.0, missing - ROUNDING / MICRO)
         return self._as_of_ns + math.ceil(missing * 1e9 * max(1 / plan.rate_per_s, between_s / plan.burst))

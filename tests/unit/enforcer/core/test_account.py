@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from enforcer.core.account import Account
 from enforcer.core.resolution import Due
 from enforcer.messages import Answer, Ask, SettleCause, Settlement
@@ -253,3 +255,22 @@ def test_a_wait_of_lifetimes_is_cut_to_what_nanoseconds_can_say() -> None:
     book.answer(book.ask(waiting=(1,)), 0, refused_for_ms=2**42)
     assert NOW + MAX_RETRY_MS * 1_000_000 == book.account.retry_at_ns(1)
     assert MAX_RETRY_MS == book.account.retry_after_ms(1, NOW)
+
+
+@pytest.mark.parametrize(("tokens", "told_ns"), [(0.75, 454_000_000), (-90.0, 637_000_000)])
+def test_totals_that_go_home_do_not_make_a_wait_longer_that_was_told(tokens: float, told_ns: int) -> None:
+    """A client that waited as told was refused again for a pause that was drawn meanwhile."""
+    book = Book()
+    book.answer(book.ask(waiting=(1,)), 0, refused_for_ms=454, tokens=0.0)
+    assert NOW + 454_000_000 == book.account.retry_at_ns(1)
+    later = NOW + 250_000_000
+    book.answer(book.ask(now_ns=later, ahead=False), 0, now_ns=later, refused_for_ms=387, tokens=tokens)
+    assert NOW + told_ns == book.account.retry_at_ns(1)
+
+
+def test_the_last_bits_of_a_fraction_are_no_wait_of_their_own() -> None:
+    """4.505 of 5 tokens at a rate of 100 are whole after 4.95 ms, not one nanosecond and so one millisecond later."""
+    book = Book()
+    book.answer(book.ask(waiting=(5,)), 0, tokens=4.505, refused_for_ms=0)
+    assert 5 == book.account.retry_after_ms(5, NOW)
+    assert book.account.retry_at_ns(5) <= NOW + 4_950_000
