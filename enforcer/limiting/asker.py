@@ -18,8 +18,8 @@ from enforcer.limiting.asker_thread import AskerThread
 from enforcer.limiting.composing import Composing
 from enforcer.limiting.presence import Presence
 from enforcer.limiting.reporting import Reporting
-from enforcer.limiting.settling import BATCH, Deadlines, failure_cause, settle_last
-from enforcer.limiting.sound import ask_each
+from enforcer.limiting.settling import BATCH, Deadlines, settle_last
+from enforcer.limiting.sound import ask_each, failure_cause, why_away
 from enforcer.limiting.tending import Tending
 from enforcer.limiting.waiter import Waiter
 from enforcer.limiting.waiting import Desk, Lines, deliver
@@ -141,7 +141,7 @@ class Asker(AskerThread):
             # Before the first word: a service behind sentinels has no address yet, a cluster's seeds are not all of it.
             self._has_looked = True
             self.look_again()
-        cause = self._why_away()
+        cause = why_away(self._owner)
         if cause is not None:
             self._lost(cause)
             return
@@ -180,13 +180,6 @@ class Asker(AskerThread):
             return
         with self._round:
             settle_last(self._owner, owing, self._compose_last, clock=self._clock, deadline_ns=deadlines.settle_ns)
-
-    def _why_away(self) -> str | None:
-        try:
-            self._owner.probe()
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with the owner, it cannot be asked
-            return failure_cause(error)
-        return None
 
     def _patience_s(self) -> float:
         now_ns = self._clock.monotonic_ns()
@@ -234,7 +227,7 @@ class Asker(AskerThread):
             return
         if any(isinstance(outcome, Answer) for outcome in outcomes):
             self._breaker.answered()
-        elif not probed and (cause := self._why_away()) is not None:
+        elif not probed and (cause := why_away(self._owner)) is not None:
             # Where no bucket can be read it is not the buckets that are bad.
             self._lost(cause)
             return

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from enforcer.clock import Clock
 from enforcer.core.account import Account
-from enforcer.errors import EnforcerError, OwnerUnavailable
-from enforcer.limiting.sound import ask_each
+from enforcer.errors import EnforcerError
+from enforcer.limiting.sound import ask_each, failure_cause
 from enforcer.messages import Ask, AskFault
 from enforcer.owners.port import Owner
 from enforcer.types import Verdict
@@ -82,14 +82,6 @@ def too_late(verdict: Verdict) -> None:
         EnforcerError: always.
     """
     raise EnforcerError(f"this limiter was closed before decision {verdict.seq} was recorded")
-
-
-def failure_cause(error: Exception) -> str:
-    """Why the owner cannot be asked, in words; with a traceback in the log if nobody foresaw it."""
-    if isinstance(error, OwnerUnavailable):
-        return error.cause
-    log.error("the owner failed in an unexpected way", exc_info=error, extra={"action": "asker_error"})
-    return repr(error)
 
 
 def _warn(callers: int, cause: str) -> None:

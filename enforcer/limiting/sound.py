@@ -1,4 +1,4 @@
-"""Asks an owner so that a malformed ask of one bucket is a fault of that bucket, and nobody else's.
+"""Asks an owner, and tells what is wrong with it; a malformed ask of one bucket is a fault of that bucket alone.
 
 An owner refuses a batch whole, before any of it takes effect. Never looks at an ask unless one was refused.
 """
@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 
 from enforcer.core.asks import check_ask
-from enforcer.errors import InvalidField
+from enforcer.errors import InvalidField, OwnerUnavailable
 from enforcer.messages import Answer, Ask, AskFault
 from enforcer.owners.port import Owner
 
@@ -39,6 +39,23 @@ def ask_each(owner: Owner, asks: Sequence[Ask]) -> Sequence[Answer | AskFault]:
         return answered
     left = iter(answered)
     return [next(left) if fault is None else fault for fault in faults]
+
+
+def why_away(owner: Owner) -> str | None:
+    """Why the owner would not answer an ask now, in words; None if it would."""
+    try:
+        owner.probe()
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with the owner, it cannot be asked
+        return failure_cause(error)
+    return None
+
+
+def failure_cause(error: Exception) -> str:
+    """Why the owner cannot be asked, in words; with a traceback in the log if nobody foresaw it."""
+    if isinstance(error, OwnerUnavailable):
+        return error.cause
+    log.error("the owner failed in an unexpected way", exc_info=error, extra={"action": "asker_error"})
+    return repr(error)
 
 
 def _fault_of(ask: Ask) -> AskFault | None:
