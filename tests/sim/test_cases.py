@@ -56,7 +56,8 @@ def test_e18_a_flood_of_one_caller_costs_less_than_an_ask_per_pause() -> None:
     requests = [(number / 40_000.0, chance.randrange(4)) for number in range(200_000)]
     figures = send(written(requests, seconds=5.0))
     shortest_pause_s, copies = 0.05, 4
-    assert figures.asks_per_s <= 1.2 * copies / shortest_pause_s
+    # Totals that go home by themselves come on top: they keep the pause that clients were told of, and draw no new one.
+    assert figures.asks_per_s <= 1.4 * copies / shortest_pause_s
     assert 1.0 == pytest.approx(figures.rate_ratio, abs=0.05)
 
 
