@@ -90,7 +90,7 @@ def _not_found(record: Record, sought: str, *, is_id: bool) -> Found:
         )
     else:
         found.title = f"No caller is called exactly “{sought}”"
-        found.text = "No caller’s name begins with it either: nothing was ever decided here for such a name."
+        found.text = "No caller’s name begins with it either: nothing is on record for such a name."
         if found.callers:
             found.text = "These begin with it:" if len(found.callers) > 1 else "This one begins with it:"
     return found

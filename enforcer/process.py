@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from enforcer.errors import ConfigError
 from enforcer.forking import tell_of_forks
@@ -62,7 +63,7 @@ class PerProcess:
                 return held[1]
             limiter = self._build()
             self._held = (pid, limiter)
-        _close_at_end(pid, limiter)
+        close_at_end(limiter)
         return limiter
 
     def after_fork(self) -> None:
@@ -70,12 +71,15 @@ class PerProcess:
         self._lock = threading.Lock()
 
 
-def _close_at_end(pid: int, limiter: Limiter) -> None:
-    atexit.register(_close, pid, limiter)
+def close_at_end(limiter: Limiter) -> None:
+    """Have `limiter` closed at the end of this process, where nobody has closed it before."""
+    close = partial(_close, os.getpid(), limiter)
+    atexit.register(close)
+    limiter.at_close(lambda: atexit.unregister(close))
     # A child of multiprocessing has loaded both, and is ended without what is registered at exit.
     process, util = (sys.modules.get(f"multiprocessing.{name}") for name in ("process", "util"))
     if process is not None and util is not None and process.parent_process() is not None:
-        util.Finalize(None, _close, (pid, limiter), exitpriority=0)
+        limiter.at_close(util.Finalize(None, close, exitpriority=0).cancel)
 
 
 def _close(pid: int, limiter: Limiter) -> None:

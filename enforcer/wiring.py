@@ -5,6 +5,7 @@ Connects to nothing by itself; the limiter finds out in the background whether i
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from functools import partial
@@ -26,8 +27,11 @@ from enforcer.policies import load_policy
 from enforcer.policies.addresses import is_address
 from enforcer.policies.sources import source_of
 from enforcer.policies.watching import PolicyWatcher
+from enforcer.process import close_at_end
 from enforcer.settings import LimiterSettings
 from enforcer.sink import NullSink, Sink
+
+log = logging.getLogger("enforcer")
 
 _starts = Starts()
 
@@ -39,14 +43,15 @@ def build_limiter(
     metrics: Metrics | None = None,
     settings: LimiterSettings | None = None,
 ) -> Limiter:
-    """The limiter of this process, which follows its policy. Close it at the end.
+    """The limiter of this process, which follows its policy. It is closed when the process ends, if not before.
 
     Call it in the process that serves, or give it to what does that: `PerProcess`, the middlewares, `limited`. Those
     that are given the limiter itself build its like in a fork, where it decides nothing.
 
     Args:
         config: where owner and policy are; None: from the environment.
-        sink: makes the sink that records this copy's decisions, such as `stream.kafka_sink`; None: nothing records.
+        sink: makes the sink that records this copy's decisions, such as `stream.kafka_sink`; None: nothing records,
+            and the log says so.
         metrics: what is to be told of owner, sink and limiter, such as a `CopyMetrics`; None: nothing is measured.
         settings: how the limiter behaves; None: the defaults, which fit a gateway.
 
@@ -71,6 +76,8 @@ def build_limiter(
     except ConfigError as fault:
         raise ConfigError(f"TALLYGATE_OWNER_URL: {fault}") from fault
     settings = settings or LimiterSettings()
+    if sink is None:
+        log.warning("decisions are not recorded: no sink was given", extra={"action": "not_recorded"})
     records: Sink = sink(identity) if sink else NullSink()
     if metrics is None:
         owners = GovernedOwners(placed, patience)
@@ -83,4 +90,5 @@ def build_limiter(
     watcher = PolicyWatcher(source_of(config.policy_path), limiter)
     limiter.at_close(watcher.stop)
     watcher.start()
+    close_at_end(limiter)
     return limiter

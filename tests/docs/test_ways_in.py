@@ -11,7 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from enforcer import Limiter
+import stream
+from enforcer import CopyIdentity, Limiter
+from enforcer.testing import RecordingSink
 from tests.docs.snippets import snippets
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,38 +32,54 @@ def _settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         limiter.close()
 
 
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[RecordingSink]:
+    """The sinks that snippets make: `kafka_sink` is the name that they import, and no Kafka is there."""
+    made: list[RecordingSink] = []
+
+    def sink(_: CopyIdentity) -> RecordingSink:
+        made.append(RecordingSink())
+        return made[-1]
+
+    monkeypatch.setattr(stream, "kafka_sink", sink)
+    return made
+
+
 def _run(body: str) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "snippet"}
     exec(compile(body, "snippet", "exec"), names)
     return names
 
 
-def test_calls_run_as_the_page_says() -> None:
+def test_calls_run_as_the_page_says(recorded: list[RecordingSink]) -> None:
     """It is what an embedder copies first."""
     plain, waiting, forking, later, decorated = (_run(body) for body in snippets(WAYS / "python.md", "python"))
     assert plain["verdict"].allowed
+    assert [plain["verdict"]] == recorded[0].verdicts, "what is copied first must be on record"
     assert waiting["admitted"]
     assert forking["admitted"]
     assert later["verdict"].allowed
     assert "results for limits" == decorated["found"]
 
 
-async def test_the_asgi_application_serves_with_headers() -> None:
-    """Ten lines, and a client knows where it stands."""
+async def test_the_asgi_application_serves_with_headers(recorded: list[RecordingSink]) -> None:
+    """Ten lines, and a client knows where it stands, and support what it was told."""
     app = _run(snippets(WAYS / "asgi.md", "python")[0])["app"]
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
         answer = await client.get("/items/7", headers={"x-account": "acme"})
     assert (200, {"item": "7"}) == (answer.status_code, answer.json())
     assert "ratelimit" in answer.headers
+    assert [1] == [len(sink.verdicts) for sink in recorded]
 
 
-def test_the_wsgi_application_serves_with_headers() -> None:
+def test_the_wsgi_application_serves_with_headers(recorded: list[RecordingSink]) -> None:
     """The same for Flask."""
     app = _run(snippets(WAYS / "wsgi.md", "python")[0])["application"]
     with httpx.Client(transport=httpx.WSGITransport(app), base_url="http://test") as client:
         answer = client.get("/", headers={"x-account": "acme"})
     assert (200, "hello\n") == (answer.status_code, answer.text)
     assert "ratelimit" in answer.headers
+    assert [1] == [len(sink.verdicts) for sink in recorded]
 
 
 @pytest.mark.parametrize(("page", "examples"), [("asgi.md", {"fastapi"}), ("wsgi.md", {"flask", "django"})])

@@ -86,7 +86,7 @@ async def test_an_unknown_caller_says_so_and_offers_what_begins_like_it(support:
         page = text_of((await support.get(f"/support?q={typed}")).text)
         assert f"No caller is called exactly “{typed}” This one begins with it: acme" in page
     page = text_of((await support.get("/support?q=zzz")).text)
-    assert "No caller is called exactly “zzz” No caller’s name begins with it either" in page
+    assert "No caller is called exactly “zzz” No caller’s name begins with it either: nothing is on record" in page
 
 
 async def test_the_reply_stands_before_the_long_list(support: httpx.AsyncClient) -> None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import ast
 import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -78,6 +82,50 @@ def test_an_unreachable_owner_starts_degraded_says_so_once_and_decides(caplog: p
     assert "secret" not in caplog.text
     assert [True] == [change.entered for change in sinks[0].changes]
     assert "secret" not in sinks[0].changes[0].owner + sinks[0].changes[0].cause
+
+
+@pytest.mark.parametrize("sink", [None, lambda _identity: RecordingSink()])
+def test_a_limiter_that_records_nothing_says_so(
+    sink: Callable[[CopyIdentity], RecordingSink] | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Support would look in vain for the request id of a refusal."""
+    config = EnforcerConfig(owner_url=NOBODY, policy_path=str(EXAMPLE / "policy.yaml"), copy_id="gw-1")
+    build_limiter(config, sink=sink).close()
+    said = [record.getMessage() for record in caplog.records if getattr(record, "action", "") == "not_recorded"]
+    assert (["decisions are not recorded: no sink was given"] if sink is None else []) == said
+
+
+_FORGETFUL = """
+import sys
+from pathlib import Path
+from enforcer import build_limiter
+from enforcer.testing import RecordingSink
+
+class Kept(RecordingSink):
+    def close(self, timeout_s):
+        super().close(timeout_s)
+        Path(sys.argv[1]).write_text(f"{len(self.verdicts)}\\n")
+
+def script():
+    limiter = build_limiter(sink=lambda identity: Kept())
+    limiter.check("acme")
+    if sys.argv[2] == "closes":
+        limiter.close()
+        Path(sys.argv[1]).unlink()
+
+script()
+"""
+
+
+@pytest.mark.parametrize(("ends", "recorded"), [("forgets", "1\n"), ("closes", None)])
+def test_a_script_that_forgets_to_close_its_limiter_loses_nothing(
+    ends: str, recorded: str | None, tmp_path: Path
+) -> None:
+    """The last second of the record would be missing, and no error would say so; and nothing is closed twice."""
+    kept = tmp_path / "kept"
+    environ = {**os.environ, "TALLYGATE_OWNER_URL": NOBODY, "TALLYGATE_POLICY": str(EXAMPLE / "policy.yaml")}
+    subprocess.run([sys.executable, "-c", _FORGETFUL, str(kept), ends], check=True, env=environ, timeout=60)
+    assert recorded == (kept.read_text() if kept.exists() else None)
 
 
 def test_a_wrong_address_or_policy_is_an_error_at_build(tmp_path: Path) -> None:
