@@ -23,8 +23,10 @@ from enforcer.metrics.watching import watch_limiter
 from enforcer.owners.addresses import owners_from_url
 from enforcer.owners.governed import GovernedOwners
 from enforcer.owners.patience import Patience
+from enforcer.owners.port import Owners
 from enforcer.policies import load_policy
 from enforcer.policies.addresses import is_address
+from enforcer.policies.model import Policy
 from enforcer.policies.sources import source_of
 from enforcer.policies.watching import PolicyWatcher
 from enforcer.process import close_at_end
@@ -62,19 +64,11 @@ def build_limiter(
     """
     again = partial(build_limiter, config, sink=sink, metrics=metrics, settings=settings)
     config = config or EnforcerConfig.from_env()
-    if not is_address(config.policy_path) and not Path(config.policy_path).exists():
-        raise ConfigError(
-            f"the policy file that TALLYGATE_POLICY names does not exist: {Path(config.policy_path).absolute()} "
-            f"(when it is not set: {DEFAULT_POLICY_PATH} in the working directory)"
-        )
-    policy = load_policy(config.policy_path)
+    policy = _policy(config)
     clock = SystemClock()
     identity = _starts.new_identity(config.copy_id, unix_ms=clock.unix_us() // 1_000, pid=os.getpid())
     patience = Patience(policy.timeouts.ask_ms / 1e3)
-    try:
-        placed = owners_from_url(config.owner_url, timeout_s=patience, placing=policy.owners)
-    except ConfigError as fault:
-        raise ConfigError(f"TALLYGATE_OWNER_URL: {fault}") from fault
+    placed = _owners(config, policy, patience)
     settings = settings or LimiterSettings()
     if sink is None:
         log.warning("decisions are not recorded: no sink was given", extra={"action": "not_recorded"})
@@ -92,3 +86,43 @@ def build_limiter(
     watcher.start()
     close_at_end(limiter)
     return limiter
+
+
+def check_build(build: object) -> None:
+    """Raise now what `build_limiter` would raise later of its settings, the owner's address and the policy file.
+
+    Looks at `build_limiter` itself and at a `functools.partial` of it; what another callable does, only its call shows.
+    Asks nobody, starts nothing and keeps nothing, so a server may fork afterwards. A policy in Redis is not fetched.
+
+    Raises:
+        ConfigError, PolicyError: as `build_limiter`.
+    """
+    given: EnforcerConfig | None = None
+    if isinstance(build, partial) and build.func is build_limiter:
+        given = build.args[0] if build.args else build.keywords.get("config")
+    elif build is not build_limiter:
+        return
+    config = given or EnforcerConfig.from_env()
+    if is_address(config.policy_path):
+        return
+    policy = _policy(config)
+    owners = _owners(config, policy, Patience(policy.timeouts.ask_ms / 1e3))
+    for owner in owners.nodes.values():
+        owner.close()
+    owners.close()
+
+
+def _policy(config: EnforcerConfig) -> Policy:
+    if not is_address(config.policy_path) and not Path(config.policy_path).exists():
+        raise ConfigError(
+            f"the policy file that TALLYGATE_POLICY names does not exist: {Path(config.policy_path).absolute()} "
+            f"(when it is not set: {DEFAULT_POLICY_PATH} in the working directory)"
+        )
+    return load_policy(config.policy_path)
+
+
+def _owners(config: EnforcerConfig, policy: Policy, patience: Patience) -> Owners:
+    try:
+        return owners_from_url(config.owner_url, timeout_s=patience, placing=policy.owners)
+    except ConfigError as fault:
+        raise ConfigError(f"TALLYGATE_OWNER_URL: {fault}") from fault

@@ -30,6 +30,7 @@ from enforcer.metrics.checks import measured_check
 from enforcer.metrics.metrics import Metrics
 from enforcer.process import PerProcess
 from enforcer.types import Source, Verdict
+from enforcer.wiring import check_build
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -70,8 +71,11 @@ class RateLimitWSGIMiddleware:
             metrics: told how long one check in sixteen took. None: nothing is.
 
         Raises:
-            ConfigError: `headers` names no style.
+            ConfigError: `headers` names no style; or, with `build_limiter` or a `functools.partial` of it, what that
+                would raise in the process that serves: see `check_build`.
+            PolicyError: likewise.
         """
+        check_build(limiter)
         self._app = app
         self._limiter = PerProcess.of(limiter)
         self._identify = identify

@@ -1,5 +1,7 @@
 """A Flask application behind the limiter, for a server that forks its workers: each becomes a copy of its own."""
 
+from functools import partial
+
 from flask import Flask
 
 from stream import kafka_sink
@@ -14,4 +16,4 @@ def read_item(item: str) -> dict[str, str]:
     return {"item": item}
 
 
-application = RateLimitWSGIMiddleware(site.wsgi_app, lambda: build_limiter(sink=kafka_sink))
+application = RateLimitWSGIMiddleware(site.wsgi_app, partial(build_limiter, sink=kafka_sink))

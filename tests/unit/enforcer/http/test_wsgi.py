@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from enforcer.errors import ConfigError
+from enforcer.config import EnforcerConfig
+from enforcer.errors import ConfigError, PolicyError
 from enforcer.http.asgi import RateLimitMiddleware
 from enforcer.http.wsgi import RateLimitWSGIMiddleware
 from enforcer.keying import first_of, from_address, from_header
+from enforcer.limiting.limiter import Limiter
+from enforcer.sink import NullSink
+from enforcer.wiring import build_limiter
 from tests.unit.enforcer.harness import Fleet, make_policy
 
 
@@ -35,6 +42,42 @@ def test_a_success_carries_the_applications_answer_and_the_headers() -> None:
     assert '"rate";q=200;w=2' == headers["ratelimit-policy"]
     assert headers["ratelimit"].startswith('"rate";r=19')
     assert "retry-after" not in headers
+
+
+@pytest.mark.parametrize("build", [build_limiter, partial(build_limiter, sink=lambda _: NullSink())])
+def test_wrong_settings_end_the_start_instead_of_every_request(
+    build: Callable[[], Limiter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A green start and a 500 for every request is an outage; what is right builds nothing, for the server may fork."""
+    file = tmp_path / "policy.yaml"
+    monkeypatch.setenv("TALLYGATE_POLICY", str(file))
+    with pytest.raises(ConfigError, match="the policy file that TALLYGATE_POLICY names does not exist"):
+        RateLimitWSGIMiddleware(_hello, build)
+    file.write_text("version: 1\ncolour: red\n")
+    with pytest.raises(PolicyError, match="colour"):
+        RateLimitWSGIMiddleware(_hello, build)
+    file.write_text("version: 1\nplans: {p: {rate_per_s: 1, burst: 1}}\ndefault_plan: p\n")
+    monkeypatch.setenv("TALLYGATE_OWNER_URL", "redis://host:notaport/0")
+    with pytest.raises(ConfigError, match="TALLYGATE_OWNER_URL: owner address is not one"):
+        RateLimitWSGIMiddleware(_hello, build)
+    monkeypatch.setenv("TALLYGATE_OWNER_URL", "redis://127.0.0.1:9/0")
+    before = threading.enumerate()
+    RateLimitWSGIMiddleware(_hello, build)
+    assert before == threading.enumerate()
+
+
+def test_a_configuration_that_is_given_is_the_one_that_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A right environment must not hide it, nor a wrong one stand in its way."""
+    file = tmp_path / "policy.yaml"
+    file.write_text("version: 1\nplans: {p: {rate_per_s: 1, burst: 1}}\ndefault_plan: p\n")
+    right = EnforcerConfig(policy_path=str(file), copy_id="gw-1")
+    monkeypatch.setenv("TALLYGATE_POLICY", str(tmp_path / "none.yaml"))
+    RateLimitWSGIMiddleware(_hello, partial(build_limiter, right))
+    RateLimitWSGIMiddleware(_hello, partial(build_limiter, config=right))
+    with pytest.raises(ConfigError):
+        RateLimitWSGIMiddleware(_hello, partial(build_limiter, sink=None))
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
