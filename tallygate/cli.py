@@ -31,6 +31,8 @@ _PARTS = {
     "clickhouse": ("ClickHouse, HTTP", 18123),
     "dashboard": ("the pages", 8321),
 }
+#: What is to be installed for a command; for all others, everything on this machine.
+_EXTRAS = {"sidecar": "sidecar,stream", "envoy": "envoy,stream"}
 _OWN_PACKAGES = frozenset({"enforcer", "stream", "aggregator", "dashboard", "tallygate"})
 _INTERRUPTED = 130
 
@@ -47,8 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         if package in _OWN_PACKAGES:
             raise
+        extras = _EXTRAS.get(options.command, "local")
         sys.stderr.write(
-            f"tallygate: {options.command} needs the package {package!r}: pip install 'tallygate[local]'\n"
+            f"tallygate: {options.command} needs the package {package!r}: pip install 'tallygate[{extras}]'\n"
         )
         return 1
     except KeyboardInterrupt:
