@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Literal
 
@@ -11,19 +12,20 @@ from enforcer.errors import ConfigError
 from tallygate.config import RunningStack, announced, current_environ
 
 _WRONG_CALL = 2
+_ADDRESS = re.compile(r"https?://[^/?#\s]+[^?#\s]*\Z")
 
 
 def print_link(*, role: Literal["customer", "support"] | None, caller: str | None, base_url: str | None) -> int:
     """Print the link; with TALLYGATE_SECRET from the environment, or of the `tallygate up` that runs here.
 
     The pages are at ``base_url``, else where TALLYGATE_DASHBOARD says, else those of the `tallygate up` that began
-    last. Returns 2 where the role and the caller do not fit together.
+    last. Returns 2 where the role and the caller do not fit together, or `base_url` is no address.
 
     Raises:
         ConfigError: there is no secret, or a setting is wrong.
         InvalidField: the caller is no name that a caller can have.
     """
-    fault = _fault(role, caller)
+    fault = _fault(role, caller, base_url)
     if fault is not None:
         sys.stderr.write(f"tallygate: {fault}\n")
         return _WRONG_CALL
@@ -33,13 +35,15 @@ def print_link(*, role: Literal["customer", "support"] | None, caller: str | Non
     return 0
 
 
-def _fault(role: str | None, caller: str | None) -> str | None:
+def _fault(role: str | None, caller: str | None, base_url: str | None) -> str | None:
     if caller == "":
         return "--caller is empty; allowed: the name of the caller whose usage the customer sees"
     if role == "customer" and caller is None:
         return "--role customer needs --caller NAME: whose usage the customer sees"
     if role == "support" and caller is not None:
         return "--caller does not go with --role support: support may look up any caller"
+    if base_url is not None and _ADDRESS.match(base_url) is None:
+        return f"--base-url is {base_url!r}; allowed: the address of the pages, such as http://127.0.0.1:8321"
     return None
 
 

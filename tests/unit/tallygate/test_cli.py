@@ -151,6 +151,9 @@ def test_link_finds_each_of_two_stacks(capsys: pytest.CaptureFixture[str]) -> No
         (["--caller", ""], "--caller is empty"),
         (["--role", "customer"], "--role customer needs --caller NAME"),
         (["--role", "support", "--caller", "acme"], "--caller does not go with --role support"),
+        (["--base-url", "foo"], "--base-url is 'foo'; allowed: the address of the pages, such as http://127.0.0.1"),
+        (["--base-url", "https:///pages"], "--base-url is 'https:///pages'"),
+        (["--base-url", ""], "--base-url is ''"),
     ],
 )
 def test_link_speaks_of_its_flags(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
