@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enforcer.config import EnforcerConfig
-from enforcer.core.sentences import explain_refusal
+from enforcer.core.sentences import explain_refusal, explain_verdict
 from enforcer.decorators import Refused, limited
 from enforcer.errors import ConfigError, EnforcerError, InvalidField, PolicyError
 from enforcer.http.asgi import RateLimitMiddleware
@@ -39,6 +39,7 @@ __all__ = [
     "Verdict",
     "build_limiter",
     "explain_refusal",
+    "explain_verdict",
     "first_of",
     "from_address",
     "from_api_key",

@@ -189,3 +189,13 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
         if self.ready_at_ns == NEVER_NS:
             return -1
         return max(1, -((self.at_ns - self.ready_at_ns) // _NS_PER_MS))
+
+    def __repr__(self) -> str:
+        """One line for people, with names instead of numbers."""
+        basis = self.basis
+        return (
+            f"Verdict(allowed={self.allowed}, source={self.source.name}, reason={self.reason.name}, "
+            f"caller={basis.caller!r}, scope={basis.scope!r}, limit={basis.limit!r}, plan={basis.plan.name!r}, "
+            f"policy_version={basis.policy_version}, cost={self.cost}, remaining={self.remaining}, "
+            f"retry_after_ms={self.retry_after_ms}, grant_id={basis.grant_id}, seq={self.seq}, at_ns={self.at_ns})"
+        )

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 import stream
-from enforcer import CopyIdentity, Limiter
+from enforcer import CopyIdentity, Limiter, parse_request_id
 from enforcer.testing import RecordingSink
 from tests.docs.snippets import snippets
 
@@ -53,11 +53,15 @@ def _run(body: str) -> dict[str, Any]:
 
 def test_calls_run_as_the_page_says(recorded: list[RecordingSink]) -> None:
     """It is what an embedder copies first."""
-    plain, waiting, forking, later, decorated = (_run(body) for body in snippets(WAYS / "python.md", "python"))
+    plain, waiting, forking, told, later, decorated = (_run(body) for body in snippets(WAYS / "python.md", "python"))
     assert plain["verdict"].allowed
     assert [plain["verdict"]] == recorded[0].verdicts, "what is copied first must be on record"
     assert waiting["admitted"]
     assert forking["admitted"]
+    assert ("rate", 0) == (told["refused_by"], told["left"])
+    assert told["sentence"].startswith("Refused: ")
+    assert ["ratelimit-policy", "ratelimit", "retry-after"] == [name.decode() for name, _ in told["headers"]]
+    assert parse_request_id(told["request_id"])
     assert later["verdict"].allowed
     assert "results for limits" == decorated["found"]
 

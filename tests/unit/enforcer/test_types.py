@@ -26,6 +26,19 @@ def test_an_admission_has_nothing_to_wait_for() -> None:
     assert 0 == Verdict(0, 5_000_000, _BASIS, True, 0, 1, 7, 0).retry_after_ms
 
 
+def test_a_verdict_shows_itself_in_one_line_with_names() -> None:
+    """It is what a newcomer prints first: numbers for source and reason would say nothing."""
+    refused = Verdict(7, 5, _BASIS, False, outcome_code(Source.SHARED, Reason.SPENT), 1, 0, 7_000_005)
+    assert (
+        str(refused)
+        == repr(refused)
+        == (
+            "Verdict(allowed=False, source=SHARED, reason=SPENT, caller='acme', scope='GET /', limit='rate', "
+            "plan='standard', policy_version=3, cost=1, remaining=0, retry_after_ms=7, grant_id=9, seq=7, at_ns=5)"
+        )
+    )
+
+
 def test_a_basis_reads_like_its_standing() -> None:
     """Users see one thing; that it is split is for the encoder."""
     standing = _BASIS.standing
