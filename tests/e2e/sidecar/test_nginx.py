@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import shutil
 import signal
 import socket
@@ -10,6 +11,8 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -17,6 +20,7 @@ import pytest
 
 from tallygate.engines.ports import free_port
 from tallygate.engines.valkey import Valkey
+from tests.docs.snippets import snippets
 from tests.e2e.sidecar.conftest import ROOT, Running, Start
 from tests.processes import children_of, freeze, kill, thaw, wait_until
 from tests.services import unavailable
@@ -61,11 +65,9 @@ def test_nginx_says_when_to_come_back_and_goes_on_without_the_sidecar(
         unavailable("nginx is not installed")
     sidecar = start(fresh_valkey.url)
     port = free_port()
-    text = (ROOT / "examples/nginx/nginx.conf").read_text()
-    for old, new, places in ((8320, sidecar.port, 1), (8000, application, 1), (8080, port, 1), (8322, free_port(), 2)):
-        assert text.count(f"127.0.0.1:{old}") == places
-        text = text.replace(f"127.0.0.1:{old}", f"127.0.0.1:{new}")
+    text = _configuration({8320: sidecar.port, 8000: application, 8080: port, 8322: free_port()})
     (tmp_path / "nginx.conf").write_text(text)
+    (tmp_path / "run").mkdir()
     nginx = subprocess.Popen([program, "-e", "stderr", "-p", str(tmp_path), "-c", "nginx.conf"])
     try:
         wait_until(lambda: _listening(port), timeout_s=10)
@@ -79,7 +81,7 @@ def test_nginx_says_when_to_come_back_and_goes_on_without_the_sidecar(
         assert b'"request_id":"' in body
         assert _get(port, "a" * 300)[0] == 400
         assert _get(port, "marlow, acme")[0] == 400, "as nginx joins two headers"
-        unchecked = tmp_path / "unchecked.log"
+        unchecked = tmp_path / "run/unchecked.log"
         assert unchecked.read_text() == ""
         _without_the_sidecar(sidecar, port, unchecked)
         assert text.count("return 204;") == 1
@@ -99,6 +101,52 @@ def test_nginx_says_when_to_come_back_and_goes_on_without_the_sidecar(
         nginx.wait(10)
 
 
+def test_commands_of_the_readme_do_what_it_says(fresh_valkey: Valkey, tmp_path: Path) -> None:
+    """A newcomer types them word for word, and what nginx leaves must not stand among the files of the checkout."""
+    if shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") is None:
+        unavailable("nginx is not installed")
+    ports = {number: free_port() for number in (8320, 8000, 8080, 8322)}
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    before = _files(tmp_path)
+    (tmp_path / ".venv").symlink_to(ROOT / ".venv")
+    (tmp_path / "examples/nginx/nginx.conf").write_text(_configuration(ports))
+    policy = tmp_path / "examples/nginx/policy.yaml"
+    assert "rate_per_s: 1," in policy.read_text()
+    # No token comes back while a slow machine sends six requests.
+    policy.write_text(policy.read_text().replace("rate_per_s: 1,", "rate_per_s: 0.01,"))
+    *starts, call = snippets(ROOT / "examples/nginx/README.md", "sh")
+    environ = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin", "PYTHONPATH": str(ROOT)}
+    environ |= {"TALLYGATE_OWNER_URL": fresh_valkey.url, "TALLYGATE_KAFKA": "127.0.0.1:1"}
+    environ["TALLYGATE_SIDECAR"] = f"127.0.0.1:{ports[8320]}"
+    with ExitStack() as running:
+        for start, port in zip(starts, (8320, 8000, 8080), strict=True):
+            command = f"exec env {start.replace('8000', str(ports[8000]))}"
+            process = subprocess.Popen(["bash", "-c", command], cwd=tmp_path, env=environ)
+            running.callback(process.wait, 15)
+            running.callback(process.terminate)
+            wait_until(partial(_listening, ports[port]), timeout_s=20, what=start)
+        called = ["bash", "-c", call.replace("8080", str(ports[8080]))]
+        said = subprocess.run(called, check=True, capture_output=True, text=True, timeout=20).stdout
+    codes, _, refusal = said.partition("HTTP/1.1 ")
+    assert codes.split() == ["200", "200", "200", "429", "429"]
+    assert refusal.startswith("429 ")
+    assert '"request_id":"' in refusal
+    assert {name for name in _files(tmp_path) - before if not name.startswith("examples/nginx/run/")} == set()
+
+
+def _files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in (folder / "examples").rglob("*")}
+
+
+def _configuration(ports: dict[int, int]) -> str:
+    """The example's, on other ports."""
+    text = (ROOT / "examples/nginx/nginx.conf").read_text()
+    for old, new in ports.items():
+        assert text.count(f"127.0.0.1:{old}") == (2 if old == 8322 else 1)
+        text = text.replace(f"127.0.0.1:{old}", f"127.0.0.1:{new}")
+    return text
+
+
 def _without_the_sidecar(sidecar: Running, port: int, unchecked: Path) -> None:
     """It hangs, comes back, and is killed: every request is served, and those that nobody decided about are told."""
     freeze(sidecar.process.pid)
@@ -111,7 +159,8 @@ def _without_the_sidecar(sidecar: Running, port: int, unchecked: Path) -> None:
     assert [status for status, _, _ in answers] == [200] * 12
     assert not any("ratelimit" in headers for _, _, headers in answers)
     assert took_s < 12 * 0.25, "not each of them waits for it"
-    assert len(unchecked.read_text().splitlines()) == 12
+    lines = unchecked.read_text().splitlines()
+    assert [line.partition(" ")[2] for line in lines] == ['GET /items/7?a=b "acme"'] * 12
     wait_until(lambda: "ratelimit" in _get(port, "acme")[2], timeout_s=10, what="the sidecar's return")
     kill(sidecar.process.pid)
     before = len(unchecked.read_text().splitlines())
