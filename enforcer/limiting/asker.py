@@ -18,7 +18,7 @@ from enforcer.limiting.asker_thread import AskerThread
 from enforcer.limiting.composing import Composing
 from enforcer.limiting.presence import Presence
 from enforcer.limiting.reporting import Reporting
-from enforcer.limiting.settling import BATCH, Deadlines, settle_last
+from enforcer.limiting.settling import BATCH, Deadlines, settle_last, warn_not_settled
 from enforcer.limiting.sound import ask_each, failure_cause, why_away
 from enforcer.limiting.tending import Tending
 from enforcer.limiting.waiter import Waiter
@@ -173,10 +173,7 @@ class Asker(AskerThread):
                 self._reporting.closed(account)
         deliver(released)
         if not ended:
-            log.warning(
-                "last totals of %d callers not settled: the owner %s still answers an earlier ask",
-                len(owing), self._name, extra={"action": "settle_failed"},
-            )  # fmt: skip
+            warn_not_settled(len(owing), f"the owner {self._name} still answers an earlier ask")
             return
         with self._round:
             settle_last(self._owner, owing, self._compose_last, clock=self._clock, deadline_ns=deadlines.settle_ns)

@@ -36,21 +36,21 @@ def settle_last(
     """
     for start in range(0, len(owing), BATCH):
         if clock.monotonic_ns() >= deadline_ns:
-            _warn(len(owing) - start, "no time left")
+            warn_not_settled(len(owing) - start, "no time left")
             return
         chunk = owing[start : start + BATCH]
         try:
             outcomes = ask_each(owner, [compose(account) for account in chunk])
         except Exception as error:  # noqa: BLE001 - a fault here must not cost the record, closed after this
-            _warn(len(owing) - start, failure_cause(error))
+            warn_not_settled(len(owing) - start, failure_cause(error))
             return
         if len(outcomes) != len(chunk):
             # Which of them were heard cannot be known.
-            _warn(len(owing) - start, f"{len(chunk)} asks got {len(outcomes)} answers")
+            warn_not_settled(len(owing) - start, f"{len(chunk)} asks got {len(outcomes)} answers")
             return
         for account, outcome in zip(chunk, outcomes, strict=True):
             if isinstance(outcome, AskFault):
-                _warn(1, f"{account}: {outcome.cause}")
+                warn_not_settled(1, f"{account}: {outcome.cause}")
 
 
 class Deadlines:
@@ -84,5 +84,7 @@ def too_late(verdict: Verdict) -> None:
     raise EnforcerError(f"this limiter was closed before decision {verdict.seq} was recorded")
 
 
-def _warn(callers: int, cause: str) -> None:
-    log.warning("last totals of %d callers not settled: %s", callers, cause, extra={"action": "settle_failed"})
+def warn_not_settled(callers: int, cause: str) -> None:
+    """Say whose last totals were not heard, and why."""
+    whose = "1 caller" if callers == 1 else f"{callers} callers"
+    log.warning("last totals of %s not settled: %s", whose, cause, extra={"action": "settle_failed"})

@@ -10,7 +10,7 @@ from enforcer.clock import ManualClock, SystemClock
 from enforcer.core.account import Account
 from enforcer.identity import new_identity
 from enforcer.limiting.limiter import Limiter
-from enforcer.limiting.settling import settle_last
+from enforcer.limiting.settling import settle_last, warn_not_settled
 from enforcer.messages import Answer, Ask, AskFault
 from enforcer.owners.memory import MemoryOwner
 from enforcer.owners.port import Owner
@@ -115,3 +115,10 @@ def test_last_totals_that_are_not_answered_are_told(caplog: pytest.LogCaptureFix
 
     settle_last(_Short(now_us=clock.unix_us), owing, compose, clock=clock, deadline_ns=clock.monotonic_ns() + 1)
     assert "last totals of 2 callers not settled: 2 asks got 1 answers" in caplog.text
+
+
+@pytest.mark.parametrize(("callers", "whose"), [(1, "1 caller"), (2, "2 callers")])
+def test_what_was_not_settled_is_counted_in_words(callers: int, whose: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It is read by people, at the end of a process."""
+    warn_not_settled(callers, "no time left")
+    assert [f"last totals of {whose} not settled: no time left"] == [said.getMessage() for said in caplog.records]
