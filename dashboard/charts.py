@@ -64,12 +64,12 @@ def chart_rows(
         if place is not None:
             counts[place] = counts[place] + record.series[step_s]
     facts = _steps_by_bucket(cuts, record.steps)
-    known = record.steps[0].plan if record.steps else plan
+    known = next((step.plan for step in record.steps if step.plan is not None), plan)
     whole_until_s = min(now_us, complete.whole_until_us or 0) / 1_000_000
     rows: list[ChartRow] = []
     for place, (bucket, total) in enumerate(zip(cuts, counts, strict=True)):
         steps = facts.get(place, [])
-        known = steps[-1].plan if steps else known
+        known = next((step.plan for step in reversed(steps) if step.plan is not None), known)
         label, title = _labels(bucket, unit, zone)
         rows.append(
             ChartRow(

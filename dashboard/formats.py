@@ -76,6 +76,14 @@ def plan_terms(name: str, rate_per_s: float, burst: int) -> str:
     return f"{name} ({rate(rate_per_s)}, bursts of {count(burst)})"
 
 
+def limit_terms(rate_per_s: float, burst: int, per: str) -> str:
+    """What a limit is held to: ``100/s, bursts of 200``, or for a quota ``10 per day``, with its zone if not UTC."""
+    if not per:
+        return f"{rate(rate_per_s)}, bursts of {count(burst)}"
+    period, _, zone = per.partition(" ")
+    return f"{count(burst)} per {period}{f' in {zone}' if zone else ''}"
+
+
 def limit(requests: float) -> str:
     """What a plan sustains in some stretch of time: whole where it is large, two digits where it is small."""
     return count(round(requests)) if requests >= 10 else _trim(f"{requests:.2f}")

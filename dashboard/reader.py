@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dashboard.rows import Busiest, CallerRecord, CallerStep, CopyMark, Counts, Decision, GrantFacts, PlanTerms
+from dashboard.rows import (
+    Busiest,
+    CallerRecord,
+    CallerStep,
+    CopyMark,
+    Counts,
+    Decision,
+    GrantFacts,
+    LimitTerms,
+    PlanTerms,
+)
 from dashboard.store import Ask, Record
 from dashboard.views import Frame
 from enforcer.identity import CopyIdentity
@@ -43,7 +53,7 @@ def read_caller(record: Record, caller: str, frame: Frame, *, refusals: int) -> 
         endpoints=endpoints,
         steps=steps,
         copies_reached=reached,
-        last_plan=PlanTerms(str(last[0][1]), float(last[0][2]), int(last[0][3])) if last else None,
+        last_plan=_plan(*last[0][1:]) if last else None,
         last_seen_us=int(last[0][0]) * 1_000_000 if last else None,
         busiest=busiest,
         decided=decided,
@@ -119,9 +129,13 @@ def _steps(rows: Sequence[tuple[Any, ...]]) -> tuple[list[CallerStep], int]:
         if is_span:
             reached = int(distinct)
         else:
-            plan = PlanTerms(str(name), float(rate_per_s), int(burst))
-            steps.append(CallerStep(int(step_s), plan, int(copies), int(k_counted)))
+            steps.append(CallerStep(int(step_s), _plan(name, rate_per_s, burst), int(copies), int(k_counted)))
     return steps, reached
+
+
+def _plan(name: Any, rate_per_s: Any, burst: Any) -> PlanTerms | None:
+    """A plan; None where the totals hold none, because only further limits were named."""
+    return PlanTerms(str(name), float(rate_per_s), int(burst)) if name else None
 
 
 def _busiest(ask: Ask, span: dict[str, int], offered: int) -> Busiest | None:
@@ -141,7 +155,23 @@ def _decided(ask: Ask, span: dict[str, int], offered: int, refused: Sequence[Dec
 
 
 def _decision(row: tuple[Any, ...]) -> Decision:
-    caller, at_us, copy_id, epoch, seq, scope, limit, plan, allowed, source, reason, *numbers = row
+    (
+        caller,
+        at_us,
+        copy_id,
+        epoch,
+        seq,
+        scope,
+        limit,
+        plan,
+        rate_per_s,
+        burst,
+        per,
+        allowed,
+        source,
+        reason,
+        *numbers,
+    ) = row
     cost, remaining, retry_after_ms, policy_version, grant_id, k = (int(number) for number in numbers)
     return Decision(
         caller=str(caller),
@@ -152,6 +182,7 @@ def _decision(row: tuple[Any, ...]) -> Decision:
         scope=str(scope),
         limit=str(limit),
         plan=str(plan),
+        terms=LimitTerms(float(rate_per_s), int(burst), str(per)) if burst else None,
         allowed=bool(allowed),
         source=Source(int(source)),
         reason=Reason(int(reason)),

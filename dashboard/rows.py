@@ -41,11 +41,20 @@ class PlanTerms:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitTerms:
+    """What one limit was held to; `per` is the calendar of a quota, whose amount is then the burst, else empty."""
+
+    rate_per_s: float
+    burst: int
+    per: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CallerStep:
-    """What was known of the caller in one step of time: its plan, and the copies that its requests reached."""
+    """What was known of the caller in one step of time: its plan (or None), and the copies that it reached."""
 
     step_s: int
-    plan: PlanTerms
+    plan: PlanTerms | None
     copies: int
     k_counted: int
 
@@ -60,7 +69,10 @@ class PlanChange:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One decision, as the record has it. `retry_after_ms` is -1 for never, `grant_id` 0 for none."""
+    """One decision, as the record has it. `retry_after_ms` is -1 for never, `grant_id` 0 for none.
+
+    `terms` is what the limit that it names was held to; None where that is not recorded with it.
+    """
 
     caller: str
     at_us: int
@@ -70,6 +82,7 @@ class Decision:
     scope: str
     limit: str
     plan: str
+    terms: LimitTerms | None
     allowed: bool
     source: Source
     reason: Reason

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from dashboard import formats
-from dashboard.rows import Busiest, Counts, Decision, PlanChange, PlanTerms
+from dashboard.rows import Busiest, Counts, Decision, LimitTerms, PlanChange, PlanTerms
 from enforcer.core.sentences import explain_refusal
 from enforcer.types import Reason, Source
 
@@ -132,23 +132,24 @@ def source_words(source: Source) -> str:
     return _SOURCES[source]
 
 
-def why(decision: Decision, plan: PlanTerms | None, zone: ZoneInfo, *, at: bool = False) -> str:
-    """The one sentence about a decision; `at` puts its time into it.
+def why(decision: Decision, terms: LimitTerms | None, zone: ZoneInfo, *, at: bool = False) -> str:
+    """The one sentence about a decision by a limit of these terms; `at` puts its time into it.
 
-    Where the plan's figures have not arrived yet, only the reason is said: never figures that are not known.
+    Where the limit's figures have not arrived yet, only the reason is said: never figures that are not known.
     """
     when = formats.clock_ms(decision.at_us, zone) if at else None
     if decision.allowed:
         return f"Admitted at {when}." if when else "Admitted."
-    if plan is None:
+    if terms is None:
         return f"Refused{f' at {when}' if when else ''} {_CAUSES[decision.reason]}."
     return explain_refusal(
         reason=decision.reason,
         cost=decision.cost_tokens,
-        rate_per_s=plan.rate_per_s,
-        burst=plan.burst,
+        rate_per_s=terms.rate_per_s,
+        burst=terms.burst,
         retry_after_ms=decision.retry_after_ms,
         at=when,
+        per=terms.per,
     )
 
 
@@ -227,8 +228,8 @@ def _terms(plan: PlanTerms) -> str:
 
 _CAUSES: dict[Reason, str] = {
     Reason.NONE: "for no reason that was recorded",
-    Reason.SPENT: "because the plan’s tokens were spent",
-    Reason.NEVER: "because of a cost above what the plan can ever hold",
+    Reason.SPENT: "because a limit was used up",
+    Reason.NEVER: "because of a cost above what a limit can ever hold",
     Reason.EMERGENCY: "because the limiter could not be reached and the emergency budget was spent",
     Reason.CLOSED: "because the limiter could not be reached and the route fails closed",
     Reason.CEILING: "because the server had as much to do as it can take",
@@ -247,8 +248,8 @@ _SOURCES: dict[Source, str] = {
 
 _ADVICE: dict[Reason, str] = {
     Reason.NONE: "Send us the request id.",
-    Reason.SPENT: "Plan’s tokens spent: wait as long as Retry-After says, spread requests, or ask for a larger plan.",
-    Reason.NEVER: "Cost above the plan: split the request or ask for a larger plan; waiting will not help.",
+    Reason.SPENT: "Limit used up: wait as long as Retry-After says, spread requests, or ask for a larger plan.",
+    Reason.NEVER: "Cost above the limit: split the request or ask for a larger plan; waiting will not help.",
     Reason.EMERGENCY: "Limiter not reached: this was on our side; retry after the time in Retry-After.",
     Reason.CLOSED: "Limiter not reached: this was on our side; retry after the time in Retry-After.",
     Reason.CEILING: "Server full: this was not your plan; retry after the time in Retry-After.",

@@ -129,7 +129,7 @@ def _found_sentence(row: RefusalRow | None, frame: Frame) -> str:
         return ""
     if row.decision.allowed:
         return f"Admitted at {row.at} on {row.decision.scope}: this request was not refused by the limiter."
-    return f"{sentences.why(row.decision, row.plan, frame.zone, at=True)} Endpoint: {row.decision.scope}."
+    return f"{sentences.why(row.decision, row.terms, frame.zone, at=True)} Endpoint: {row.decision.scope}."
 
 
 def _reply(view: CallerView, row: RefusalRow | None) -> str:

@@ -13,9 +13,20 @@ from zoneinfo import ZoneInfo
 from dashboard import formats, sentences
 from dashboard.charts import ChartRow, chart_rows
 from dashboard.completeness import Completeness, completeness, completeness_line, totals_arriving
-from dashboard.rows import Busiest, CallerRecord, CallerStep, Counts, Decision, GrantFacts, PlanChange, PlanTerms
+from dashboard.rows import (
+    Busiest,
+    CallerRecord,
+    CallerStep,
+    Counts,
+    Decision,
+    GrantFacts,
+    LimitTerms,
+    PlanChange,
+    PlanTerms,
+)
 from dashboard.sentences import Sentence
 from dashboard.spans import Bucket, Span
+from enforcer.core.resolution import LIMIT_RATE
 from enforcer.identity import CopyIdentity, format_request_id
 
 
@@ -52,13 +63,14 @@ class EndpointRow:
 
 @dataclass(frozen=True, slots=True)
 class RefusalRow:
-    """One refusal as it is listed, and what it opens to."""
+    """One refusal as it is listed, and what it opens to; `terms` are the refusing limit's, `plan` is the caller's."""
 
     request_id: str
     at: str
     at_iso: str
     sentence: str
     decision: Decision
+    terms: LimitTerms | None
     plan: PlanTerms | None
     grant: GrantLine | None
 
@@ -113,9 +125,10 @@ class CallerView:
 
 def plan_change(steps: Sequence[CallerStep]) -> PlanChange | None:
     """The last change of the plan within a span, None if it was the same throughout."""
-    for earlier, later in reversed(list(pairwise(steps))):
-        if earlier.plan != later.plan:
-            return PlanChange(earlier.plan, later.step_s)
+    known = [(step.plan, step.step_s) for step in steps if step.plan is not None]
+    for (before, _), (after, since_s) in reversed(list(pairwise(known))):
+        if before != after:
+            return PlanChange(before, since_s)
     return None
 
 
@@ -124,7 +137,7 @@ def caller_view(caller: str, frame: Frame, record: CallerRecord, grants: Sequenc
     totals = sum(record.endpoints.values(), Counts())
     state = completeness(record.marks, now_us=frame.now_us, lost=record.lost)
     zone, unit, now_us = frame.zone, frame.span.unit, frame.now_us
-    plan = record.steps[-1].plan if record.steps else record.last_plan
+    plan = next((step.plan for step in reversed(record.steps) if step.plan is not None), record.last_plan)
     arriving = totals_arriving(record, totals, state, now_us=now_us)
     return CallerView(
         caller=caller,
@@ -191,15 +204,17 @@ def endpoint_rows(endpoints: dict[str, Counts]) -> list[EndpointRow]:
 
 
 def refusal_row(decision: Decision, record: CallerRecord, frame: Frame, grants: Sequence[GrantFacts]) -> RefusalRow:
-    """One refusal with its sentence, the plan that it was measured by, and its grant."""
+    """One refusal with its sentence, the limit that it was measured by, the caller's plan, and its grant."""
     plan = plan_at(record, decision)
+    terms = terms_of(decision, plan)
     found = next((g for g in grants if g.grant_id == decision.grant_id and g.limit == decision.limit), None)
     return RefusalRow(
         request_id=format_request_id(CopyIdentity(decision.copy_id, decision.epoch), decision.seq),
         at=formats.moment_ms(decision.at_us, frame.zone, now_us=frame.now_us),
         at_iso=formats.iso(decision.at_us, frame.zone),
-        sentence=sentences.why(decision, plan, frame.zone),
+        sentence=sentences.why(decision, terms, frame.zone),
         decision=decision,
+        terms=terms,
         plan=plan,
         grant=None if found is None else grant_line(found, frame),
     )
@@ -221,13 +236,27 @@ def grant_line(facts: GrantFacts, frame: Frame) -> GrantLine:
 
 
 def plan_at(record: CallerRecord, decision: Decision) -> PlanTerms | None:
-    """The plan's figures when the decision was made: the last ones known of that name, or the next after it."""
+    """The caller's plan when the decision was made: the last one known by then, or the next after it.
+
+    A decision by the plan's own limit names the plan, so only that one counts; one by a further limit does not.
+    """
     at_s = decision.at_us // 1_000_000
-    named = [step for step in record.steps if step.plan.name == decision.plan]
-    before = [step.plan for step in named if step.step_s <= at_s]
+    by_plan = decision.limit == LIMIT_RATE
+    known = [(step.step_s, step.plan) for step in record.steps if step.plan is not None]
+    fitting = [(step_s, plan) for step_s, plan in known if not by_plan or plan.name == decision.plan]
+    before = [plan for step_s, plan in fitting if step_s <= at_s]
     if before:
         return before[-1]
-    if named:
-        return named[0].plan
+    if fitting:
+        return fitting[0][1]
     last = record.last_plan
-    return last if last is not None and last.name == decision.plan else None
+    return last if last is not None and (not by_plan or last.name == decision.plan) else None
+
+
+def terms_of(decision: Decision, plan: PlanTerms | None) -> LimitTerms | None:
+    """What the limit that decided was held to: as recorded; else the plan's figures, where it was the plan's own."""
+    if decision.terms is not None:
+        return decision.terms
+    if decision.limit != LIMIT_RATE or plan is None:
+        return None
+    return LimitTerms(plan.rate_per_s, plan.burst)

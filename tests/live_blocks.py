@@ -32,6 +32,7 @@ class Decision:
     policy_version: int = 1
     k: int = 1
     grant_id: int = 0
+    limit: str = "rate"
 
 
 def block(
@@ -48,6 +49,7 @@ def block(
     scopes = list(dict.fromkeys(basis[1] for basis in bases))
     plans = list(dict.fromkeys(basis[2] for basis in bases))
     at_us = np.array([d.minute * MINUTE_US + 1 + place for place, d in enumerate(decisions)], np.int64)
+    limits = list(dict.fromkeys(basis[6] for basis in bases))
     u32 = np.uint32
     return DecisionBlock(
         copy_id=copy_id,
@@ -60,11 +62,11 @@ def block(
         bases=Bases(
             callers=callers,
             scopes=scopes,
-            limits=["rate"],
+            limits=limits,
             plans=plans,
             caller=np.array([callers.index(basis[0]) for basis in bases], u32),
             scope=np.array([scopes.index(basis[1]) for basis in bases], u32),
-            limit=np.zeros(len(bases), u32),
+            limit=np.array([limits.index(basis[6]) for basis in bases], u32),
             plan=np.array([plans.index(basis[2]) for basis in bases], u32),
             policy_version=np.array([basis[3] for basis in bases], u32),
             grant_id=np.array([basis[5] for basis in bases], np.uint64),
@@ -79,7 +81,7 @@ def block(
     )
 
 
-def _basis(decision: Decision) -> tuple[str, str, BlockPlan, int, int, int]:
+def _basis(decision: Decision) -> tuple[str, str, BlockPlan, int, int, int, str]:
     return (
         decision.caller,
         decision.scope,
@@ -87,6 +89,7 @@ def _basis(decision: Decision) -> tuple[str, str, BlockPlan, int, int, int]:
         decision.policy_version,
         decision.k,
         decision.grant_id,
+        decision.limit,
     )
 
 

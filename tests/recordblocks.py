@@ -33,6 +33,7 @@ class Made:
     policy_version: int = 3
     grant_id: int = MIDNIGHT_US
     k: int = 4
+    per: str = ""
 
 
 def make_block(
@@ -68,16 +69,16 @@ def _bases(decisions: Sequence[Made]) -> Bases:
     callers = sorted({made.caller for made in decisions})
     scopes = sorted({made.scope for made in decisions})
     limits = sorted({made.limit for made in decisions})
-    plans = sorted({made.plan for made in decisions})
+    plans = sorted({(made.plan, made.per) for made in decisions})
     return Bases(
         callers=callers,
         scopes=scopes,
         limits=limits,
-        plans=[BlockPlan(name, 10.0, 20) for name in plans],
+        plans=[BlockPlan(name, 10.0, 20, per) for name, per in plans],
         caller=np.array([callers.index(made.caller) for made in decisions], dtype=np.uint32),
         scope=np.array([scopes.index(made.scope) for made in decisions], dtype=np.uint32),
         limit=np.array([limits.index(made.limit) for made in decisions], dtype=np.uint32),
-        plan=np.array([plans.index(made.plan) for made in decisions], dtype=np.uint32),
+        plan=np.array([plans.index((made.plan, made.per)) for made in decisions], dtype=np.uint32),
         policy_version=np.array([made.policy_version for made in decisions], dtype=np.uint32),
         grant_id=np.array([made.grant_id for made in decisions], dtype=np.uint64),
         k=np.array([made.k for made in decisions], dtype=np.uint32),

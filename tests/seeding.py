@@ -55,8 +55,9 @@ class SeedDecision:
     retry_after_ms: int
     grant_id: int
     k: int
-    limit: str = "default"
+    limit: str = "rate"
     policy_version: int = 41
+    terms: tuple[float, int, str] = (0.0, 0, "")
 
 
 @dataclass

@@ -49,7 +49,8 @@ def _decision_row(d: SeedDecision) -> dict[str, Any]:
     return {
         "_part": d.at_us // 86_400_000_000,
         "caller": d.caller, "at": _micros(d.at_us), "copy_id": d.copy_id, "epoch": d.epoch, "seq": d.seq,
-        "scope": d.scope, "limit": d.limit, "plan": d.plan, "allowed": d.allowed,
+        "scope": d.scope, "limit": d.limit, "plan": d.plan,
+        "rate_per_s": d.terms[0], "burst": d.terms[1], "per": d.terms[2], "allowed": d.allowed,
         "source": d.source.name.lower(), "reason": d.reason.name.lower(), "cost_tokens": d.cost,
         "remaining_tokens": d.remaining, "retry_after_ms": d.retry_after_ms, "policy_version": d.policy_version,
         "grant_id": d.grant_id, "k": d.k, "log_partition": _partition(d.copy_id), "log_offset": d.seq // 100,
@@ -83,7 +84,7 @@ def _grants(seeded: Seeded) -> list[dict[str, Any]]:
     return [
         {
             "_part": grant_id // 86_400_000_000,
-            "caller": caller, "limit": "default", "grant_id": grant_id, "copy_id": own[0].copy_id,
+            "caller": caller, "limit": "rate", "grant_id": grant_id, "copy_id": own[0].copy_id,
             "epoch": own[0].epoch, "issued_at": _micros(grant_id), "expires_at": _micros(grant_id + 5_000_000),
             "size_tokens": sum(d.cost for d in own if d.allowed) + 2, "k": own[0].k, "tokens_left": 3.5,
             "policy_version": 41, "log_partition": 0, "log_offset": 1,
@@ -96,7 +97,7 @@ def _settlements(seeded: Seeded) -> list[dict[str, Any]]:
     return [
         {
             "_part": grant_id // 86_400_000_000,
-            "caller": caller, "limit": "default", "grant_id": grant_id,
+            "caller": caller, "limit": "rate", "grant_id": grant_id,
             "spent_tokens": sum(d.cost for d in own if d.allowed), "final": True, "cause": "ask",
             "copy_id": own[0].copy_id, "epoch": own[0].epoch, "at": _micros(own[-1].at_us), "log_partition": 0,
             "log_offset": 2,

@@ -12,6 +12,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from aggregator.core.live_shard import CopyKey, CopyMark, Minute, Shard, cell_key, fleet_key
+from aggregator.core.live_tables import NO_PLAN
 
 #: (log_id, version, base)
 ProgressRow: TypeAlias = tuple[str, int, int]
@@ -66,7 +67,7 @@ def put_minutes(
     for number, fleet_totals in _by_minute(fleet).items():
         _put_fleet(shard, loaded[number], fleet_totals)
     for _, number, caller, plan, rate_per_s, burst, k, copies in callers:
-        plan_id = shard.plans.id_of((plan, rate_per_s, burst))
+        plan_id = shard.plans.id_of((plan, rate_per_s, burst)) if plan else NO_PLAN
         loaded[number].callers.put(shard.callers.id_of(caller), plan_id, k, copies)
     shard.minutes.update(loaded)
     shard.loaded_rows += sum(minute.rows for minute in loaded.values())

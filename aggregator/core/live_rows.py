@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from aggregator.core.live_shard import CopyKey, Minute, PlanKey, Shard, split_cell, split_fleet
-from aggregator.core.live_tables import COUNT_COLUMNS, Bools, Interner
+from aggregator.core.live_tables import COUNT_COLUMNS, NO_PLAN, Bools, Interner
 from stream.contract.block import Int64s
 
 #: What one INSERT may hold, so that it becomes one part and is atomic.
@@ -23,6 +23,7 @@ MAX_ROWS = 1_000_000
 
 KINDS = ("usage", "caller", "fleet", "copy", "progress")
 _USAGE, _CALLER, _FLEET, _COPY, _PROGRESS = range(len(KINDS))
+_NOT_TOLD: PlanKey = ("", 0.0, 0)
 _SECONDS_PER_MINUTE = 60
 
 
@@ -183,7 +184,7 @@ class _Columns:
         )
 
     def add_callers(self, one: Cut, minute: MinuteCut) -> None:
-        plans = [one.plan_names[plan] for plan in minute.plans.tolist()]
+        plans = [one.plan_names[plan] if plan != NO_PLAN else _NOT_TOLD for plan in minute.plans.tolist()]
         columns = np.array([self._names.id_of(name) for name in minute.copies], np.int64)
         self._reached.append(columns[np.nonzero(minute.reached)[1]])
         self._add(

@@ -31,6 +31,8 @@ COUNT_COLUMNS = (
     "cost_admitted",
 )
 
+#: The plan of a caller whose own limit no decision of the minute named.
+NO_PLAN = -1
 _FIRST_ROWS = 64
 _WORD_BITS = 64
 
@@ -160,7 +162,7 @@ class CallersTable:
     def __init__(self) -> None:
         self.index = RowIndex()
         self.copies: Interner[str] = Interner()
-        self._plan = np.full(_FIRST_ROWS, -1, np.int64)
+        self._plan = np.full(_FIRST_ROWS, NO_PLAN, np.int64)
         self._k = np.zeros(_FIRST_ROWS, np.int64)
         self._bits = np.zeros((_FIRST_ROWS, 1), np.uint64)
         self._dirty = np.zeros(_FIRST_ROWS, np.bool_)
@@ -173,13 +175,15 @@ class CallersTable:
     def see(self, ids: Int64s, plans: Int64s, k: Int64s, copy_id: str) -> int:
         """Note that these callers reached `copy_id`; lines for one caller may repeat, the last one's plan stays.
 
+        A line with `NO_PLAN` leaves the plan as it is.
         Returns how many rows were unchanged before and are changed now (a repeated line may count twice).
         """
         rows = self._rows(ids)
         word, mask = self._bit(copy_id)
         plan_before, k_before = self._plan[rows], self._k[rows]
         unseen = (self._bits[rows, word] & mask) == 0
-        self._plan[rows] = plans
+        told = plans != NO_PLAN
+        self._plan[rows[told]] = plans[told]
         np.maximum.at(self._k, rows, k)
         self._bits[rows, word] |= mask
         changed = unseen | (self._plan[rows] != plan_before) | (self._k[rows] != k_before)
@@ -214,7 +218,7 @@ class CallersTable:
     def _rows(self, ids: Int64s) -> Rows:
         rows = self.index.rows_of(ids)
         if self.index.count > self._dirty.size:
-            self._plan = grown(self._plan, self.index.count, fill=-1)
+            self._plan = grown(self._plan, self.index.count, fill=NO_PLAN)
             self._k = grown(self._k, self.index.count)
             self._bits = grown(self._bits, self.index.count)
             self._dirty = grown(self._dirty, self.index.count)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from aggregator.core.live_shard import CopyKey, CopyMark, Minute, Shard, cell_key, fleet_key
-from aggregator.core.live_tables import COUNT_COLUMNS
+from aggregator.core.live_tables import COUNT_COLUMNS, NO_PLAN
+from enforcer.core.resolution import LIMIT_RATE
 from enforcer.types import Reason, Source
 from stream.contract.block import DecisionBlock, Int64s, UInt8s, UInt32s
 
@@ -157,6 +158,9 @@ def _number_bases(shard: Shard, block: DecisionBlock) -> _Bases:
     callers = shard.callers.ids_of(bases.callers)[bases.caller]
     scopes = shard.scopes.ids_of(bases.scopes)[bases.scope]
     plans = shard.plans.ids_of([(plan.name, plan.rate_per_s, plan.burst) for plan in bases.plans])[bases.plan]
+    # A further limit has figures of its own, which are not what the caller was sold.
+    own = np.array([limit == LIMIT_RATE for limit in bases.limits], np.bool_)[bases.limit]
+    plans = np.where(own, plans, NO_PLAN)
     cells = shard.cells.ids_of(cell_key(callers, scopes).tolist())
     return _Bases(callers, scopes, cells, shard.first_of(cells), plans, bases.k.astype(np.int64), bases.policy_version)
 

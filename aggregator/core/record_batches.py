@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from enforcer.core.resolution import LIMIT_RATE
 from enforcer.types import Reason
 from stream.contract.block import DecisionBlock, Int64s, UInt32s
 
@@ -142,7 +143,23 @@ def _decision_columns(placed: Sequence[PlacedBlock]) -> dict[str, Any]:
         "policy_version": pa.array(np.concatenate([block.bases.policy_version for block in blocks])[basis]),
         "grant_id": pa.array(np.concatenate([block.bases.grant_id for block in blocks])[basis]),
         "k": pa.array(np.concatenate([block.bases.k for block in blocks])[basis]),
+        **_terms_columns(blocks, basis),
         **_charge_column(blocks, basis),
+    }
+
+
+def _terms_columns(blocks: Sequence[DecisionBlock], basis: Int64s) -> dict[str, Any]:
+    """What each limit was held to; left out where all name their plan's own, whose figures the live totals have."""
+    bases = [block.bases for block in blocks]
+    if all(limit == LIMIT_RATE for base in bases for limit in base.limits):
+        return {}
+    rates = [np.array([plan.rate_per_s for plan in base.plans], np.float64)[base.plan] for base in bases]
+    bursts = [np.array([plan.burst for plan in base.plans], np.uint32)[base.plan] for base in bases]
+    calendars = Names([[plan.per for plan in base.plans] for base in bases])
+    return {
+        "rate_per_s": pa.array(np.concatenate(rates)[basis]),
+        "burst": pa.array(np.concatenate(bursts)[basis]),
+        "per": calendars.column(calendars.pick([base.plan for base in bases])[basis]),
     }
 
 

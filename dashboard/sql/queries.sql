@@ -24,11 +24,12 @@ GROUP BY GROUPING SETS (
 )
 
 -- name: caller_steps
--- The plan of one caller and the copies that its requests reached, by step of time; the last row is the whole span.
+-- The plan of one caller (empty where it is not known: only further limits refused) and the copies that its requests
+-- reached, by step of time; the last row is the whole span.
 SELECT
     grouping(step_s) AS is_span,
     step_s,
-    argMax(plan, minute), argMax(rate_per_s, minute), argMax(burst, minute),
+    argMaxIf(plan, minute, plan != ''), argMaxIf(rate_per_s, minute, plan != ''), argMaxIf(burst, minute, plan != ''),
     max(reached),
     max(k),
     length(groupUniqArrayArray(copies))
@@ -36,9 +37,9 @@ FROM (
     SELECT
         minute,
         intDiv(toUnixTimestamp(minute), {step:UInt32}) * {step:UInt32} AS step_s,
-        argMax(live.plan, version) AS plan,
-        argMax(live.rate_per_s, version) AS rate_per_s,
-        argMax(live.burst, version) AS burst,
+        argMaxIf(live.plan, version, live.plan != '') AS plan,
+        argMaxIf(live.rate_per_s, version, live.plan != '') AS rate_per_s,
+        argMaxIf(live.burst, version, live.plan != '') AS burst,
         groupUniqArrayArray(live.copies) AS copies,
         length(copies) AS reached,
         max(k_counted) AS k
@@ -82,7 +83,7 @@ LIMIT 1
 -- name: caller_refusals
 -- The last refusals of one caller, newest first, each with what it was decided on.
 SELECT
-    caller, toUnixTimestamp64Micro(at), copy_id, epoch, seq, scope, limit, plan, allowed,
+    caller, toUnixTimestamp64Micro(at), copy_id, epoch, seq, scope, limit, plan, rate_per_s, burst, per, allowed,
     toInt8(source), toInt8(reason),
     cost_tokens, remaining_tokens, retry_after_ms, policy_version, grant_id, k
 FROM decisions FINAL
@@ -152,7 +153,7 @@ HAVING count() > 0
 -- name: support_decision
 -- One decision by its identity, within a span of time.
 SELECT
-    caller, toUnixTimestamp64Micro(at), copy_id, epoch, seq, scope, limit, plan, allowed,
+    caller, toUnixTimestamp64Micro(at), copy_id, epoch, seq, scope, limit, plan, rate_per_s, burst, per, allowed,
     toInt8(source), toInt8(reason),
     cost_tokens, remaining_tokens, retry_after_ms, policy_version, grant_id, k
 FROM decisions FINAL

@@ -6,9 +6,10 @@ Pure. Never names a caller, a copy or an owner: it is read by customers.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from enforcer.errors import InvalidField
-from enforcer.types import MAX_RECORDED_MS, Reason, Verdict
+from enforcer.types import MAX_RECORDED_MS, Reason, Terms, Verdict
 
 _AWAY = "this server held no share of your limit and the limiter could not be reached"
 
@@ -73,6 +74,14 @@ def explain_verdict(verdict: Verdict) -> str:
         burst=terms.plan.burst,
         retry_after_ms=verdict.retry_after_ms,
         per=terms.per,
+    )
+
+
+def terms_fields(terms: Terms) -> dict[str, Any]:
+    """What a limit is held to, as it was sold: `rate_per_s` and `burst`, or of a calendar quota `quota` and `per`."""
+    plan = terms.plan
+    return (
+        {"quota": plan.burst, "per": terms.per} if terms.per else {"rate_per_s": plan.rate_per_s, "burst": plan.burst}
     )
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from enforcer.core.headers import header_fields, legacy_fields, retry_after_field
 from enforcer.core.routes import UNMATCHED_SCOPE, RouteMatcher
-from enforcer.core.sentences import explain_verdict
+from enforcer.core.sentences import explain_verdict, terms_fields
 from enforcer.errors import ConfigError, InvalidField
 from enforcer.keying import from_header
 from enforcer.limiting.limiter import Limiter
@@ -61,7 +61,6 @@ def fields_in_style(style: HeaderStyle) -> Callable[[Limiter, Verdict], Fields]:
 def refused_body(limiter: Limiter, verdict: Verdict) -> bytes:
     """The body of a 429 (a 503 by the cap), problem details; `retry_after_ms` is null where no wait helps."""
     terms, reason = verdict.basis.standing.terms, verdict.reason
-    plan = terms.plan
     kind = "temporary-reduced-capacity" if reason in _OWNER_AWAY else "quota-exceeded"
     wait_ms = verdict.retry_after_ms
     by_cap = verdict.source is Source.CAP
@@ -71,7 +70,7 @@ def refused_body(limiter: Limiter, verdict: Verdict) -> bytes:
         "detail": explain_verdict(verdict),
         "request_id": limiter.request_id(verdict),
         "retry_after_ms": wait_ms if wait_ms >= 0 else None,
-        "limit": {"name": terms.limit, "plan": plan.name, "rate_per_s": plan.rate_per_s, "burst": plan.burst},
+        "limit": {"name": terms.limit, "plan": terms.plan.name, **terms_fields(terms)},
         "violated-policies": [terms.limit],
         "status": 503 if by_cap else 429,
     }

@@ -11,7 +11,7 @@ import msgspec
 
 from enforcer.core.headers import header_fields
 from enforcer.core.rooms import named_room
-from enforcer.core.sentences import explain_verdict
+from enforcer.core.sentences import explain_verdict, terms_fields
 from enforcer.errors import InvalidField
 from enforcer.limiting.arguments import invalid_cost, validate_name
 from enforcer.limiting.limiter import Limiter
@@ -42,12 +42,18 @@ class BatchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LimitAnswer(msgspec.Struct, frozen=True):
-    """The limit that the verdict names, as sold."""
+    """The limit that the verdict names, as sold: `rate_per_s` and `burst`, or of a quota `quota` and `per`.
+
+    `plan` is the plan whose limit it is; the limit's own name where it is one of the whole policy. `per` is the
+    calendar, as in ``day`` or ``month Europe/Berlin``.
+    """
 
     name: str
     plan: str
-    rate_per_s: float
-    burst: int
+    rate_per_s: float | msgspec.UnsetType = msgspec.UNSET
+    burst: int | msgspec.UnsetType = msgspec.UNSET
+    quota: int | msgspec.UnsetType = msgspec.UNSET
+    per: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class CheckAnswer(msgspec.Struct, frozen=True):
@@ -140,7 +146,7 @@ def answer_of(limiter: Limiter, verdict: Verdict) -> CheckAnswer:
         wait_ms if wait_ms >= 0 else None,
         limiter.request_id(verdict),
         terms.policy_version,
-        LimitAnswer(terms.limit, plan.name, plan.rate_per_s, plan.burst),
+        LimitAnswer(terms.limit, plan.name, **terms_fields(terms)),
         {name.decode(): value.decode() for name, value in header_fields(verdict, rooms)},
         detail,
     )

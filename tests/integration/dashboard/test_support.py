@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html import unescape
+from typing import Any
 from urllib.parse import quote
 
 import httpx
 import pytest
 
 from enforcer.identity import CopyIdentity, format_request_id
+from enforcer.types import Reason
 from tests import seeding
 from tests.integration.dashboard.conftest import NOW_US, Desk, browser, config_for
 from tests.seeding import CallerSeed, SeedDecision
@@ -47,6 +50,32 @@ async def test_three_refusals_by_the_local_tier_are_three_on_the_page(database_d
     assert 3 == shown.count("Copy gw-7")
 
 
+async def test_a_refusal_by_a_quota_is_explained_as_one_on_both_pages(database_dsn: str) -> None:
+    """A customer of 5 per second must not read that his plan is ten a day, nor support tell him so."""
+    seeded = seeding.decide([CallerSeed("acme", load=lambda minute: 2)], now_us=NOW_US, minutes=10)
+    quota: dict[str, Any] = {"limit": "day", "terms": (10 / 86_400, 10, "day"), "retry_after_ms": 53_000_000}
+    last = seeded.decisions[-1]
+    seeded.decisions[-1] = replace(last, allowed=False, reason=Reason.SPENT, remaining=0, **quota)
+    seeding.write(database_dsn, seeded)
+    desk = Desk(database_dsn, seeded, config_for(database_dsn))
+    said = "Refused: the quota of 10 per day was used up; it starts anew 15 h later (UTC)."
+    async with browser(desk.config) as client:
+        await desk.sign_in(client, "support")
+        page = text_of((await client.get(f"/support?q={request_id(seeded.decisions[-1])}")).text)
+        assert 2 == page.count(said)
+        for shown in (
+            "Your plan is standard (5/s, bursts of 30).",
+            "Limit day (10 per day)",
+            "because a limit was used up",
+        ):
+            assert shown in page
+    async with browser(desk.config) as client:
+        await desk.sign_in(client, "customer", "acme")
+        page = text_of((await client.get("/usage")).text)
+        assert said in page
+        assert "your plan is 5 per second with bursts of 30" in page
+
+
 async def test_a_request_id_leads_to_its_decision(desk: Desk, support: httpx.AsyncClient) -> None:
     """R13: policy version, limit, tokens, k and grant id of the refusal that the customer quotes."""
     wanted = next(d for d in desk.seeded.refusals("acme")[30:] if d.grant_id)
@@ -56,8 +85,8 @@ async def test_a_request_id_leads_to_its_decision(desk: Desk, support: httpx.Asy
     shown = text_of(found.group())
     assert f"Request {request_id(wanted)}" in shown
     for facts in (
-        "Policy version 41", "Limit default", "Tokens remaining 0", "Servers reached (k) 4", f"Copy {wanted.copy_id}",
-        f"Epoch / seq {wanted.epoch} / {wanted.seq}", f"Grant {wanted.grant_id}", "(final)", "bursts of 30",
+        "Policy version 41", "Limit rate (5/s, bursts of 30)", "Tokens remaining 0", "Servers reached (k) 4",
+        f"Copy {wanted.copy_id}", f"Epoch / seq {wanted.epoch} / {wanted.seq}", f"Grant {wanted.grant_id}", "(final)",
     ):  # fmt: skip
         assert facts in shown
     assert wanted.scope in shown

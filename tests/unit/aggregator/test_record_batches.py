@@ -16,7 +16,7 @@ def test_decision_batches_hold_every_field_of_every_decision() -> None:
     first = make_block(
         [
             Made("b", MIDNIGHT_US + 5, cost=2, remaining=7, k=1, grant_id=11),
-            Made("a", MIDNIGHT_US + 6, "/x", "burst", "free", SPENT, 3, 0, 250, 9, 12, 30),
+            Made("a", MIDNIGHT_US + 6, "/x", "burst", "free", SPENT, 3, 0, 250, 9, 12, 30, "day"),
         ],
         copy_id="gw-2",
         epoch=2**63 + 1,
@@ -42,6 +42,9 @@ def test_decision_batches_hold_every_field_of_every_decision() -> None:
         "scope": "/x",
         "limit": "burst",
         "plan": "free",
+        "rate_per_s": 10.0,
+        "burst": 20,
+        "per": "day",
         "allowed": False,
         "source": 0,
         "reason": 1,
@@ -56,6 +59,12 @@ def test_decision_batches_hold_every_field_of_every_decision() -> None:
     } == refused
     assert (3, 5, False) == (rows[2]["source"], rows[2]["reason"], rows[2]["allowed"])
     assert rows[0]["allowed"]
+
+
+def test_decision_batches_leave_a_limits_figures_out_where_all_name_their_plans_own() -> None:
+    """Nearly every batch: nobody pays for columns that say what the live totals say."""
+    (batch,) = decision_batches([at(make_block([Made(limit="rate"), Made("b", limit="rate")]), 0)])
+    assert not {"rate_per_s", "burst", "per"} & set(batch.rows.column_names)
 
 
 def test_decision_batches_never_join_two_days() -> None:

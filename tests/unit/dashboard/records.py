@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zoneinfo import ZoneInfo
 
-from dashboard.rows import Busiest, CallerRecord, CallerStep, CopyMark, Counts, Decision, PlanTerms
+from dashboard.rows import Busiest, CallerRecord, CallerStep, CopyMark, Counts, Decision, LimitTerms, PlanTerms
 from dashboard.spans import SPANS, cut
 from dashboard.views import Frame
 from enforcer.types import Reason, Source
@@ -20,7 +20,13 @@ def frame(span: str = "1h", zone: str = "UTC", now_us: int = NOW_US) -> Frame:
 
 
 def refusal(
-    at_us: int = NOW_US - 60_000_000, *, reason: Reason = Reason.SPENT, plan: str = "standard", allowed: bool = False
+    at_us: int = NOW_US - 60_000_000,
+    *,
+    reason: Reason = Reason.SPENT,
+    plan: str = "standard",
+    allowed: bool = False,
+    limit: str = "rate",
+    terms: LimitTerms | None = None,
 ) -> Decision:
     """One decision."""
     return Decision(
@@ -30,8 +36,9 @@ def refusal(
         epoch=77,
         seq=5,
         scope="GET /v1",
-        limit="default",
+        limit=limit,
         plan=plan,
+        terms=terms,
         allowed=allowed,
         source=Source.LOCAL,
         reason=reason,

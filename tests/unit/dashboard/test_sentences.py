@@ -8,7 +8,7 @@ import pytest
 
 from dashboard import sentences
 from dashboard.formats import NBSP
-from dashboard.rows import Busiest, Counts
+from dashboard.rows import Busiest, Counts, LimitTerms
 from dashboard.sentences import plain
 from enforcer.core.sentences import explain_refusal
 from enforcer.types import Reason, Source
@@ -58,14 +58,14 @@ def test_verdict_sentence_counts_every_reason() -> None:
     counts = Counts(offered=100, admitted=90, refused_spent=7, refused_emergency=3)
     said = plain(sentences.verdict_sentence("acme", counts, "the last hour"))
     assert "acme sent 100 requests in the last hour; 10 " in said
-    assert "7 because the plan’s tokens were spent, 3 because the limiter could not be reached" in said
+    assert "7 because a limit was used up, 3 because the limiter could not be reached" in said
 
 
 def test_verdict_sentence_with_one_cause_has_its_number_once() -> None:
     """The same count twice in a line looks like two facts."""
     counts = Counts(offered=5_361, admitted=2_948, refused_spent=2_413)
     said = plain(sentences.verdict_sentence("dahlia", counts, "the last hour"))
-    expected = f"2,413 (45.0{NBSP}%) were refused because the plan’s tokens were spent."
+    expected = f"2,413 (45.0{NBSP}%) were refused because a limit was used up."
     assert f"dahlia sent 5,361 requests in the last hour; {expected}" == said
 
 
@@ -100,7 +100,7 @@ def test_why_is_the_one_sentence_for_every_reason(reason: Reason) -> None:
     """The page, the CSV, the API and the 429 body must say the same words."""
     decision = refusal(reason=reason)
     expected = explain_refusal(reason=reason, cost=1, rate_per_s=100.0, burst=200, retry_after_ms=310)
-    assert expected == sentences.why(decision, STANDARD, UTC)
+    assert expected == sentences.why(decision, LimitTerms(100.0, 200), UTC)
 
 
 @pytest.mark.parametrize("reason", list(Reason))
@@ -118,7 +118,7 @@ def test_every_source_has_words(source: Source) -> None:
 
 def test_why_of_an_admitted_decision_says_so() -> None:
     """Support may paste the id of a request that was not refused."""
-    assert sentences.why(refusal(allowed=True, reason=Reason.NONE), STANDARD, UTC, at=True).startswith("Admitted at ")
+    assert sentences.why(refusal(allowed=True, reason=Reason.NONE), None, UTC, at=True).startswith("Admitted at ")
 
 
 def test_reply_names_the_span_the_plan_and_the_request() -> None:

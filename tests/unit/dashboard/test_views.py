@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dashboard.formats import minute_of
-from dashboard.rows import Busiest, CallerStep, CopyMark, Counts, GrantFacts, PlanTerms
+from dashboard.rows import Busiest, CallerStep, CopyMark, Counts, GrantFacts, LimitTerms, PlanTerms
 from dashboard.sentences import plain
 from dashboard.views import caller_view, usage_sentence, verdict_sentence
 from tests.unit.dashboard.records import NOW_US, STANDARD, frame, record, refusal
@@ -77,7 +77,28 @@ def test_a_change_of_plan_is_said_beside_the_plan() -> None:
 def test_a_refusal_whose_plan_is_not_known_yet_names_no_figure() -> None:
     """The exact record may be ahead of the totals: a burst of 0 would be a lie."""
     view = caller_view("acme", frame(), record(refusals=[refusal()]))
-    assert "Refused because the plan’s tokens were spent." == view.refusals[0].sentence
+    assert "Refused because a limit was used up." == view.refusals[0].sentence
+
+
+@pytest.mark.parametrize(
+    ("limit", "plan", "terms", "said"),
+    [
+        ("day", "standard", LimitTerms(10 / 86_400, 10, "day"), "the quota of 10 per day was used up"),
+        ("search", "search", LimitTerms(1.0, 2), "the burst of 2 was spent"),
+        ("search", "search", None, "Refused because a limit was used up."),
+    ],
+)
+def test_a_refusal_by_a_further_limit_is_told_apart_from_the_callers_plan(
+    limit: str, plan: str, terms: LimitTerms | None, said: str
+) -> None:
+    """A customer who bought 100 per second must not read that his plan is ten per day."""
+    steps = [CallerStep(MINUTE_S - 600, STANDARD, 1, 1), CallerStep(MINUTE_S - 60, None, 1, 1)]
+    refused = refusal(limit=limit, plan=plan, terms=terms)
+    view = caller_view("acme", frame(), record(steps=steps, refusals=[refused]))
+    assert said in view.refusals[0].sentence
+    assert STANDARD == view.refusals[0].plan == view.plan
+    assert view.changed is None
+    assert {6_000.0} == {row.limit for row in view.rows}
 
 
 def test_the_endpoint_table_is_ordered_and_drawn_by_the_busiest() -> None:
@@ -92,7 +113,7 @@ def test_a_grant_says_what_is_known_of_it() -> None:
     """Not settled, settled so far, and final are three different answers to "where did my tokens go"."""
 
     def spent(tokens: int | None, *, final: bool) -> str:
-        facts = GrantFacts("default", 9, 50, NOW_US, NOW_US, "gw-1", tokens, final)
+        facts = GrantFacts("rate", 9, 50, NOW_US, NOW_US, "gw-1", tokens, final)
         row = caller_view("acme", frame(), record(refusals=[refusal()]), [facts]).refusals[0]
         assert row.grant is not None
         return row.grant.spent

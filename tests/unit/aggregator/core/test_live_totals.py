@@ -10,7 +10,7 @@ from aggregator.core.live_rows import cut, rows_table
 from aggregator.core.live_shard import Kept, Shard, evict, is_outgrown
 from aggregator.core.live_totals import Folded, NotLoaded, fold, missing
 from enforcer.types import Reason, Source, outcome_code
-from stream.contract.block import DecisionBlock
+from stream.contract.block import BlockPlan, DecisionBlock
 from tests.live_blocks import FIRST_MINUTE, LARGE, STANDARD, Decision, SlowTotals, block
 from tests.live_table import totals_of
 
@@ -226,6 +226,22 @@ def test_fold_shows_the_plan_seen_last(shard: Shard) -> None:
 
     (row,) = [row for row in rows_table([cut(shard)]).to_pylist() if row["kind"] == "caller"]
     assert (row["plan"], row["rate_per_s"], row["burst"]) == ("large", 1000.0, 2000)
+
+
+def test_fold_never_takes_a_further_limit_for_the_callers_plan(shard: Shard) -> None:
+    """The figures of a quota, shown as what was sold, are told to the customer: in a letter by support, too."""
+
+    def plans() -> list[tuple[str, float, int]]:
+        rows = [row for row in rows_table([cut(shard)]).to_pylist() if row["kind"] == "caller"]
+        return [(row["plan"], row["rate_per_s"], row["burst"]) for row in rows]
+
+    quota = Decision(plan=BlockPlan("standard", 10 / 86_400, 10, "day"), limit="day", code=REFUSED)
+    _add(shard, block([quota]))
+    assert [("", 0.0, 0)] == plans()
+    _add(shard, block([Decision(), quota], first_seq=1))
+    assert [("standard", 100.0, 200)] == plans()
+    _add(shard, block([replace(quota, k=9)], first_seq=3))
+    assert [("standard", 100.0, 200)] == plans()
 
 
 def test_evict_keeps_what_has_not_been_written(shard: Shard) -> None:

@@ -86,6 +86,19 @@ async def test_a_refusal_is_a_problem_that_explains_itself() -> None:
     assert (fleet.limiter.identity, fleet.sink.verdicts[-1].seq) == (identity, seq)
 
 
+async def test_a_refusal_by_a_quota_names_the_quota_and_its_period() -> None:
+    """A rate and a burst that nobody sold are figures that a customer's program would go by."""
+    day = {"quota": 1, "per": "day", "zone": "Europe/Berlin"}
+    plans = {"standard": {"rate_per_s": 100, "burst": 200, "limits": {"day": day}}}
+    client = _client(Fleet(make_policy(plans=plans)))
+    await client.get(headers={"x-account": "acme"})
+    status, _, body = await client.get(headers={"x-account": "acme"})
+    problem = json.loads(body)
+    assert 429 == status
+    assert {"name": "day", "plan": "standard", "quota": 1, "per": "day Europe/Berlin"} == problem["limit"]
+    assert problem["detail"].startswith("Refused: the quota of 1 per day was used up")
+
+
 async def test_never_has_no_retry_after() -> None:
     """E1: a client that waits for it would wait for ever."""
     plans = {"standard": {"rate_per_s": 1, "burst": 5}, "large": {"rate_per_s": 1, "burst": 10}}
