@@ -52,6 +52,7 @@ class Bench:
                 "version": 1,
                 "plans": {"p": {"rate_per_s": 1e8, "burst": 100_000_000}},
                 "default_plan": "p",
+                "scopes": {_THREE_LIMITS: {}},
                 "limits": {
                     name: {"by": "everyone", "rate_per_s": 1e8, "burst": 100_000_000, "scopes": [_THREE_LIMITS]}
                     for name in ("site", "fleet")

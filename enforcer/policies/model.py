@@ -14,6 +14,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from enforcer.core.inflight import Priority
+from enforcer.core.routes import UNMATCHED_SCOPE
 from enforcer.envoy.mapping import EnvoySection
 from enforcer.owners.model import OwnersModel
 from enforcer.policies.cap import CapRule, cap_fault
@@ -31,6 +32,7 @@ from enforcer.policies.limits import (
     Tenants,
     limit_faults,
 )
+from enforcer.policies.reach import reach_faults
 from enforcer.types import Plan
 
 #: Methods that a scope's route may have. A HEAD request counts as GET where no HEAD route matches.
@@ -190,6 +192,7 @@ def reference_faults(document: Mapping[str, Any]) -> Iterator[tuple[Location, st
         if fault is not None:
             yield ("scopes", name), fault
     yield from limit_faults(document)
+    yield from reach_faults(document, always=("default", UNMATCHED_SCOPE))
     yield from _fail_faults(document)
     yield from _cost_faults(document)
     if (fault_of_cap := cap_fault(document)) is not None:

@@ -96,6 +96,7 @@ def test_a_known_bucket_is_held_to_what_its_next_request_would_be() -> None:
             "default_plan": "p",
             "callers": {"acme/1": "q"},
             "tenants": {"separator": "/"},
+            "scopes": {"search": {}},
             "limits": limits,
         }
     )

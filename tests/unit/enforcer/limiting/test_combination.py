@@ -120,7 +120,7 @@ def test_a_limit_of_a_scope_applies_there_only_and_overrides_are_the_subjects_ow
             "overrides": {"acme": {"rate_per_s": 1, "burst": 5}},
         }
     }
-    fleet = Fleet(make_policy(limits=limits))
+    fleet = Fleet(make_policy(limits=limits, scopes={"POST /search": {}}))
     assert (2, 5) == tuple(_admitted(fleet.limiter, caller, 9, "POST /search") for caller in ("beta", "acme"))
     assert 9 == _admitted(fleet.limiter, "beta", 9, "GET /")
 
@@ -129,7 +129,7 @@ def test_a_limit_of_a_scope_applies_there_only_and_overrides_are_the_subjects_ow
 def test_requests_of_one_limit_and_of_two_share_what_is_held(locked: bool) -> None:
     """The fast path and the lock spend from one lease: no token twice."""
     limits = {"search": {"by": "caller", "scopes": ["s"], "rate_per_s": 1, "burst": 50}}
-    fleet = Fleet(make_policy(rate_per_s=1, burst=80, limits=limits), locked=locked)
+    fleet = Fleet(make_policy(rate_per_s=1, burst=80, limits=limits, scopes={"s": {}}), locked=locked)
     admitted = sum(
         _admitted(fleet.limiter, "acme", 1, "s") + _admitted(fleet.limiter, "acme", 1, "t") for _ in range(99)
     )

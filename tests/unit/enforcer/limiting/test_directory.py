@@ -30,7 +30,7 @@ def test_a_limit_for_everyone_remembers_only_who_is_known() -> None:
 
 def test_a_scope_that_a_limit_names_is_never_taken_for_another() -> None:
     """However often its bucket is forgotten, and however many scopes a caller makes up, it is held to that limit."""
-    fleet = Fleet(make_policy(limits=_SEARCH), evict_after_s=2)
+    fleet = Fleet(make_policy(limits=_SEARCH, scopes={"search": {}}), evict_after_s=2)
     rate = None
     for _ in range(300):
         assert "search" == fleet.limiter.check("acme", "search").basis.scope
@@ -42,7 +42,7 @@ def test_a_scope_that_a_limit_names_is_never_taken_for_another() -> None:
     assert rate.lanes <= {("acme", "search"), ("acme", "other")}
     for number in range(400):
         fleet.limiter.check("acme", f"made-up-{number}")
-    fleet.limiter.apply(make_policy(version=2, limits=_SEARCH))
+    fleet.limiter.apply(make_policy(version=2, limits=_SEARCH, scopes={"search": {}}))
     for number in range(400):
         fleet.limiter.check("acme", f"made-up-{number}")
     assert "(unmatched)" == fleet.limiter.check("acme", "one-more").basis.scope

@@ -50,7 +50,8 @@ def _policy(version: int) -> Policy:
     bucket of all by its writes.
     """
     site = {"by": "everyone", "scopes": ["write"], "rate_per_s": 2_000, "burst": 1_500 + version}
-    return make_policy(version=version, rate_per_s=2_000, burst=500 + version, limits={"site": site})
+    own: dict[str, object] = {"limits": {"site": site}, "scopes": {"write": {}}}
+    return make_policy(version=version, rate_per_s=2_000, burst=500 + version, **own)
 
 
 class Client:

@@ -134,6 +134,41 @@ def test_scopes_that_some_request_can_match_and_some_plan_can_pay_are_allowed(ol
     assert 3 == len(parse_policy(GOOD.replace(old, new, 1).encode()).scopes)
 
 
+@pytest.mark.parametrize(
+    ("limit", "place", "says"),
+    [
+        ("{by: caller, scopes: [/search], rate_per_s: 1, burst: 99}", "scopes.0", "(is it 'POST /search'?)"),
+        ("{by: caller, scopes: ['POST /search', gold], rate_per_s: 1, burst: 99}", "scopes.1", "no scope 'gold':"),
+        ("{by: scope, rate_per_s: 1, burst: 99, overrides: {gold: {quota: 99, per: day}}}", "overrides.gold", "'gold'"),
+        ("{by: tenant, rate_per_s: 1, burst: 99}", "by", "no caller has one"),
+        ("{by: caller, rate_per_s: 1, burst: 7}", "burst", "is 7, below the cost of scope 'POST /search'"),
+        ("{by: everyone, quota: 9, per: day}", "quota", "allowed: at least 10"),
+        ("{by: scope, rate_per_s: 1, burst: 9, overrides: {nightly-import: {quota: 99, per: day}}}", "burst", "is 9"),
+    ],
+)
+def test_a_limit_that_never_applies_or_never_admits_is_a_fault(limit: str, place: str, says: str) -> None:
+    """It was written to protect something, and called valid it would protect nothing."""
+    faults = _faults(f"{GOOD}limits:\n  new: {limit}\n")
+    assert [(18, f"limits.new.{place}")] == [(line, path) for line, path, _ in faults]
+    assert says in faults[0][2]
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        "{by: caller, scopes: [default, (unmatched), nightly-import], rate_per_s: 1, burst: 5}",
+        "{by: caller, rate_per_s: 1, burst: 7, mode: shadow}",
+        "{by: caller, rate_per_s: 1, burst: 7, percent: 50}",
+        "{by: caller, rate_per_s: 1, burst: 7, overrides: {acme: {rate_per_s: 1, burst: 10}}}",
+        "{by: scope, rate_per_s: 1, burst: 7, overrides: {'POST /search': {rate_per_s: 1, burst: 10}}}",
+        "{by: tenant, rate_per_s: 1, burst: 10}\ntenants: {separator: /}",
+    ],
+)
+def test_a_limit_that_applies_and_admits_to_somebody_is_none(limit: str) -> None:
+    """What only some can pay, or what is only tried, is how it was meant."""
+    assert ["new"] == list(parse_policy(f"{GOOD}limits:\n  new: {limit}\n".encode()).limits)
+
+
 def test_aliases_cannot_blow_a_policy_up() -> None:
     """Ten lines of aliases of aliases would fill the memory of every gateway that loads them."""
     levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
