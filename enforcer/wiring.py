@@ -62,6 +62,11 @@ def build_limiter(
         PolicyError: the policy has faults, or nobody answers where it is kept. An owner that is away is no error: the
             limiter starts degraded.
     """
+    if config is not None and not isinstance(config, EnforcerConfig):
+        # Its type alone: a text may be an address with a password.
+        raise ConfigError(
+            f"config is a {type(config).__name__}; allowed: an EnforcerConfig, or None for the environment"
+        )
     again = partial(build_limiter, config, sink=sink, metrics=metrics, settings=settings)
     config = config or EnforcerConfig.from_env()
     policy = _policy(config)

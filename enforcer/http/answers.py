@@ -58,6 +58,20 @@ def fields_in_style(style: HeaderStyle) -> Callable[[Limiter, Verdict], Fields]:
     return {"draft": _draft, "legacy": _legacy, "both": _both, "none": _none}[style]
 
 
+def require_arguments(limiter: object, identify: object, scope_of: object) -> None:
+    """Check what a middleware is given, when it is made rather than at each request.
+
+    Raises:
+        ConfigError: one is not what a middleware can use.
+    """
+    if not isinstance(limiter, Limiter) and not callable(limiter):
+        raise ConfigError(f"limiter is a {type(limiter).__name__}; allowed: a Limiter, or a callable that builds it")
+    if not callable(identify):
+        raise ConfigError(f"identify is {identify!r}; allowed: a callable, such as from_header('x-account')")
+    if scope_of is not None and not callable(scope_of):
+        raise ConfigError(f"scope_of is {scope_of!r}; allowed: a callable, or None for the policy's routes")
+
+
 def refused_body(limiter: Limiter, verdict: Verdict) -> bytes:
     """The body of a 429 (a 503 by the cap), problem details; `retry_after_ms` is null where no wait helps."""
     terms, reason = verdict.basis.standing.terms, verdict.reason

@@ -22,6 +22,7 @@ from enforcer.http.answers import (
     fields_in_style,
     identify_by_account,
     refused_body,
+    require_arguments,
 )
 from enforcer.http.lifespan import Lifespan
 from enforcer.keying import Identify
@@ -71,8 +72,9 @@ class RateLimitMiddleware:
             metrics: told how long one check in sixteen took. None: nothing is.
 
         Raises:
-            ConfigError: `headers` names no style.
+            ConfigError: `headers` names no style, or another argument is not of its type.
         """
+        require_arguments(limiter, identify, scope_of)
         self._app = app
         self._identify = identify
         self._scope_of = scope_of

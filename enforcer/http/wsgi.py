@@ -23,6 +23,7 @@ from enforcer.http.answers import (
     fields_in_style,
     identify_by_account,
     refused_body,
+    require_arguments,
 )
 from enforcer.keying import Identify, of_environ
 from enforcer.limiting.limiter import Limiter
@@ -71,10 +72,11 @@ class RateLimitWSGIMiddleware:
             metrics: told how long one check in sixteen took. None: nothing is.
 
         Raises:
-            ConfigError: `headers` names no style; or, with `build_limiter` or a `functools.partial` of it, what that
-                would raise in the process that serves: see `check_build`.
+            ConfigError: `headers` names no style, or another argument is not of its type; or, with `build_limiter` or a
+                `functools.partial` of it, what that would raise in the process that serves: see `check_build`.
             PolicyError: likewise.
         """
+        require_arguments(limiter, identify, scope_of)
         check_build(limiter)
         self._app = app
         self._limiter = PerProcess.of(limiter)

@@ -48,7 +48,7 @@ class Charging(Decisions):
             EnforcerError: the limiter is closed.
         """
         if not verdict.allowed:
-            raise InvalidField("verdict", verdict.seq, "the verdict of an admitted request")
+            raise InvalidField("verdict", "refused", "the verdict of an admitted request")
         validate_cost(cost)
         if cost == verdict.cost:
             return

@@ -13,6 +13,7 @@ from enforcer.clock import Clock, SystemClock
 from enforcer.core.account import Account
 from enforcer.core.degrade import fail_rule
 from enforcer.core.once import Once
+from enforcer.errors import EnforcerError
 from enforcer.forking import tell_of_forks
 from enforcer.identity import CopyIdentity
 from enforcer.limiting.arguments import validate_request
@@ -200,6 +201,10 @@ class Engine(Waits):
                     self._askers.ask_ahead(account)
 
     def _new_lane(self, caller: str, scope: str) -> Lane:
-        validate_request(caller, scope)
-        with self._lock:
-            return self._open_lane(caller, scope)
+        try:
+            validate_request(caller, scope)
+            with self._lock:
+                return self._open_lane(caller, scope)
+        except EnforcerError as error:
+            # Whoever asks has just failed to find one, and that is no part of what is wrong.
+            raise error from None

@@ -99,7 +99,7 @@ def test_a_refusal_cannot_be_charged() -> None:
     """It spent nothing, so there is nothing to change."""
     fleet = Fleet(make_policy(rate_per_s=1, burst=1))
     fleet.limiter.check("acme")
-    with pytest.raises(InvalidField, match="verdict"):
+    with pytest.raises(InvalidField, match="verdict is 'refused'; allowed: the verdict of an admitted request"):
         fleet.limiter.refund(fleet.limiter.check("acme"))
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from enforcer.errors import EnforcerError, OwnerUnavailable
+from enforcer.errors import EnforcerError, InvalidField, OwnerUnavailable
 from enforcer.identity import new_identity
 from enforcer.limiting.limiter import Limiter
 from enforcer.messages import Answer, Ask, AskFault
@@ -157,3 +157,15 @@ def test_a_decision_that_comes_too_late_for_the_record_is_not_returned() -> None
     with pytest.raises(EnforcerError, match="closed"):
         fleet.limiter.record(lane.basis, 0, allowed=True, code=0, cost=1, remaining=0, wait_ms=0)
     assert 1 == len(fleet.sink.verdicts)
+
+
+def test_what_is_wrong_with_a_check_stands_alone() -> None:
+    """The reason below a KeyError of ours is a reason that nobody reads."""
+    fleet = Fleet()
+    with pytest.raises(InvalidField) as wrong:
+        fleet.limiter.check("")
+    fleet.limiter.close()
+    with pytest.raises(EnforcerError) as closed:
+        fleet.limiter.check("new")
+    assert wrong.value.__suppress_context__
+    assert closed.value.__suppress_context__
