@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from enforcer.errors import ConfigError, PolicyError
+from enforcer.policies.model import Policy
 from enforcer.policies.sources import read_only_from, source_of
 
 
@@ -22,6 +23,12 @@ def main(arguments: Sequence[str]) -> int:
             sys.stderr.write(f"{error}\n")
             status = 1
         else:
-            named = f"{len(policy.plans)} plans, {len(policy.callers)} callers, {len(policy.scopes)} scopes"
-            sys.stdout.write(f"{source_of(where).name}: version {policy.version}, {named}: valid\n")
+            sys.stdout.write(f"{source_of(where).name}: version {policy.version}, {_held(policy)}: valid\n")
     return status
+
+
+def _held(policy: Policy) -> str:
+    """How much of everything it has; `limits` are those beside the plans' own rates."""
+    limits = len(policy.limits) + sum(len(plan.limits) for plan in policy.plans.values())
+    counts = {"plan": len(policy.plans), "caller": len(policy.callers), "scope": len(policy.scopes), "limit": limits}
+    return ", ".join(f"{number} {what if number == 1 else f'{what}s'}" for what, number in counts.items())

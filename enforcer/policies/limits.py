@@ -88,11 +88,10 @@ class Amount(PolicyModel):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        bucket = (self.rate_per_s is not None, self.burst is not None)
-        quota = (self.quota is not None, self.per is not None)
-        if (all(bucket) and not any(quota)) or (all(quota) and not any(bucket)):
-            return self
-        raise ValueError("is neither a bucket nor a quota; allowed: rate_per_s with burst, or quota with per")
+        fault = _amount_fault(self.model_dump())
+        if fault is not None:
+            raise ValueError(fault)
+        return self
 
     @property
     def capacity(self) -> int:
@@ -135,6 +134,10 @@ class Tenants(PolicyModel):
 def limit_faults(document: Mapping[str, Any]) -> Iterator[tuple[Location, str]]:
     """What is wrong between the limits of a policy document, each with the place where it stands."""
     shared = _mapping(document.get("limits"))
+    for place, amount in _amounts(document):
+        fault = _amount_fault(amount)
+        if fault is not None:
+            yield place, fault
     for name, limit in shared.items():
         if name == LIMIT_RATE:
             yield ("limits", name), f"is the name of every plan's own limit; allowed: any name but {LIMIT_RATE!r}"
@@ -148,6 +151,33 @@ def limit_faults(document: Mapping[str, Any]) -> Iterator[tuple[Location, str]]:
                     "is the name of another limit; allowed: a name that no limit of the policy has, and not "
                     f"{LIMIT_RATE!r}",
                 )
+
+
+def _amount_fault(amount: Mapping[str, Any]) -> str | None:
+    """What keeps an amount from being either a bucket or a quota."""
+    has = {field: amount.get(field) is not None for field in ("rate_per_s", "burst", "quota", "per")}
+    bucket, quota = has["rate_per_s"] or has["burst"], has["quota"] or has["per"]
+    if bucket == quota:
+        which = "both a bucket and a quota" if bucket else "neither a bucket nor a quota"
+        return f"is {which}; allowed: rate_per_s with burst, or quota with per"
+    pair = ("rate_per_s", "burst") if bucket else ("quota", "per")
+    missing = [field for field in pair if not has[field]]
+    return f"{missing[0]} is missing; allowed: {pair[0]} with {pair[1]}" if missing else None
+
+
+def _amounts(document: Mapping[str, Any]) -> Iterator[tuple[Location, Mapping[str, Any]]]:
+    """All limits and overrides that are mappings, each with its place."""
+    found: list[tuple[Location, object]] = []
+    for name, limit in _mapping(document.get("limits")).items():
+        found.append((("limits", name), limit))
+        overrides = _mapping(_mapping(limit).get("overrides"))
+        found += [(("limits", name, "overrides", subject), amount) for subject, amount in overrides.items()]
+    for plan_name, plan in _mapping(document.get("plans")).items():
+        limits = _mapping(_mapping(plan).get("limits"))
+        found += [(("plans", plan_name, "limits", name), limit) for name, limit in limits.items()]
+    for place, amount in found:
+        if isinstance(amount, Mapping):
+            yield place, amount
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

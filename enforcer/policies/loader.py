@@ -5,7 +5,7 @@ Never applies a policy, and never keeps one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
@@ -219,9 +219,20 @@ def _sentence(detail: ErrorDetails) -> str:
         return f"unknown field; allowed: {', '.join(_allowed_fields(place[:-1]))}"
     if detail["type"] == "missing":
         return "is missing"
-    shown = repr(detail["input"])
+    given, message = detail["input"], detail["msg"]
+    own = detail.get("ctx", {}).get("error")
+    if isinstance(own, ValueError) and isinstance(given, Mapping):
+        return str(own)
+    shown = "empty" if given is None else repr(given)
     shown = shown if len(shown) <= _SHOWN_CHARACTERS else shown[:_SHOWN_CHARACTERS] + "…"
-    return f"is {shown}; {detail['msg'][0].lower()}{detail['msg'][1:]}"
+    if isinstance(own, ValueError):
+        return f"is {shown}, which {own}"
+    if detail["type"] in ("model_type", "dict_type"):
+        what = (
+            "the name of a plan, or a mapping with plan" if place[0] == "callers" and len(place) == 2 else "a mapping"
+        )
+        return f"is {shown}; allowed: {what}"
+    return f"is {shown}; {message.replace('Input should be', 'allowed:').replace('String should', 'text must')}"
 
 
 def _allowed_fields(place: Location) -> Sequence[str]:

@@ -114,7 +114,7 @@ def test_the_commands_of_the_page_run(kept: Kept, tmp_path: Path) -> None:
     shown = f"redis://{kept.server.address}/0?key=tallygate:policy"
     assert [
         f"policy.yaml: version 7: pushed: {shown}",
-        f"{shown}: version 7, 1 plans, 0 callers, 0 scopes: valid",
+        f"{shown}: version 7, 1 plan, 0 callers, 0 scopes, 0 limits: valid",
     ] == done.stdout.splitlines()
 
 
@@ -125,7 +125,7 @@ def test_what_stands_there_can_be_checked(kept: Kept, capsys: pytest.CaptureFixt
     kept.push(5, 100)
     capsys.readouterr()
     assert 0 == cli.main(["policy", "check", kept.reader])
-    assert "?key=tallygate:policy: version 5, 1 plans, 0 callers, 0 scopes: valid" in capsys.readouterr().out
+    assert "?key=tallygate:policy: version 5, 1 plan, 0 callers, 0 scopes, 0 limits: valid" in capsys.readouterr().out
     kept.admin.delete("tallygate:policy")
     kept.admin.set("tallygate:policy", "version: 6")
     assert 1 == cli.main(["policy", "check", kept.reader])

@@ -81,7 +81,7 @@ def test_a_rate_whose_waits_are_no_numbers_is_a_fault_with_what_is_allowed(rate:
     plan = f"version: 1\ndefault_plan: p\nplans:\n  p:\n    rate_per_s: {rate}\n    burst: 1000000000\n"
     (fault,) = _faults(plan)
     assert (5, "plans.p.rate_per_s") == fault[:2]
-    assert re.search(r"should be (greater than or equal to 0.000000001|less than or equal to 1000000000)", fault[2])
+    assert re.search(r"allowed: (greater than or equal to 0.000000001|less than or equal to 1000000000)", fault[2])
     assert ["fleet.ceiling_per_s"] == [path for _, path, _ in _faults(f"{BASE}fleet: {{ceiling_per_s: {rate}}}\n")]
 
 

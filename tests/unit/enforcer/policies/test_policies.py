@@ -169,6 +169,36 @@ def test_a_limit_that_applies_and_admits_to_somebody_is_none(limit: str) -> None
     assert ["new"] == list(parse_policy(f"{GOOD}limits:\n  new: {limit}\n".encode()).limits)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "place", "says"),
+    [
+        ("acme: large", "acme:", "callers.acme", "is empty; allowed: the name of a plan, or a mapping with plan"),
+        ("acme: large", "acme: 7", "callers.acme", "is 7; allowed: the name of a plan, or a mapping with plan"),
+        ("nightly-import: {cost: 5}", "x: 5", "scopes.x", "is 5; allowed: a mapping"),
+        ("cost: 5", "cost: x", "scopes.nightly-import.cost", "is 'x'; allowed: a valid integer"),
+    ],
+)
+def test_a_fault_is_said_in_the_words_of_the_policy(old: str, new: str, place: str, says: str) -> None:
+    """Whoever edits a policy knows nothing of the classes that it is read into."""
+    ((_, found, message),) = _faults(GOOD.replace(old, new, 1))
+    assert (place, says) == (found, message)
+
+
+@pytest.mark.parametrize(
+    ("limit", "says"),
+    [
+        ("{by: caller, quota: 99, per: day, zone: Europe/Berlni}", "is 'Europe/Berlni', which is no time zone"),
+        ("{by: caller, rate_per_s: 5, burst: 99, quota: 99, per: day}", "is both a bucket and a quota; allowed: rate"),
+        ("{by: caller}", "is neither a bucket nor a quota; allowed: rate_per_s with burst, or quota with per"),
+        ("{rate_per_s: 5}", "burst is missing; allowed: rate_per_s with burst"),
+        ("{by: caller, per: day}", "quota is missing; allowed: quota with per"),
+    ],
+)
+def test_an_amount_that_is_not_whole_says_what_is_missing(limit: str, says: str) -> None:
+    """A field that was left out must be named, not the two kinds that there are."""
+    assert any(message.startswith(says) for _, _, message in _faults(f"{GOOD}limits:\n  new: {limit}\n"))
+
+
 def test_aliases_cannot_blow_a_policy_up() -> None:
     """Ten lines of aliases of aliases would fill the memory of every gateway that loads them."""
     levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
@@ -203,7 +233,7 @@ def test_check_command_reports_and_tells_by_its_status(tmp_path: Path, capsys: p
     good.write_text(GOOD)
     bad.write_text(FIVE_FAULTS)
     assert 0 == main(["check", str(good)])
-    assert "version 7, 2 plans, 2 callers, 3 scopes: valid" in capsys.readouterr().out
+    assert "version 7, 2 plans, 2 callers, 3 scopes, 0 limits: valid" in capsys.readouterr().out
     assert 1 == main(["check", str(good), str(bad)])
     assert f"{bad}: 5 faults in the policy\n  line 3: " in capsys.readouterr().err
     bad.write_text(GOOD.replace("acme: large", "acme: larg"))
