@@ -77,8 +77,9 @@ class PolicyError(EnforcerError):
 class PolicyAway(PolicyError):
     """Where the policy is kept did not answer: it may be there all the same. Not a fault of the policy."""
 
-    def __init__(self, source: str, cause: str) -> None:
-        super().__init__(source, [PolicyFault("(server)", None, f"cannot be read: {cause}")])
+    def __init__(self, source: str, cause: str, *, what: str = "cannot be read") -> None:
+        super().__init__(source, [PolicyFault("(server)", None, f"{what}: {cause}")])
+        self.cause = cause
 
 
 class ConfigError(EnforcerError):

@@ -74,7 +74,9 @@ def read_policy_address(where: str) -> PolicyAddress:
             return PolicyAddress(f"{many.name}?key={key}", key, servers, many.service, many.url_of, fallback)
         return PolicyAddress(f"{checked_address(url)}?key={key}", key, (url,), "", _nowhere_else, fallback)
     except ConfigError as fault:
-        raise ConfigError(str(fault).replace("owner address", "policy address")) from None
+        said = str(fault).replace("owner address", "policy address")
+        # These two were taken out above, so whoever judged the rest knows nothing of them.
+        raise ConfigError(said.replace("; allowed: db, and", "; allowed: key, fallback, db, and")) from None
 
 
 def _nowhere_else(host: str, port: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from enforcer.config import EnforcerConfig
+from enforcer.config import DEFAULT_POLICY_PATH, EnforcerConfig
 from enforcer.errors import ConfigError
 from enforcer.policies.addresses import is_address, read_policy_address
 from enforcer.policies.loader import parse_policy, read_policy
@@ -23,6 +23,8 @@ def push_policy(path: str, *, to: str | None) -> int:
         PolicyError: the file has faults, the server does not take it, or what is there must not be replaced by it.
     """
     where = EnforcerConfig.from_env().policy_path if to is None else to
+    if to is None and where == DEFAULT_POLICY_PATH:
+        raise ConfigError("where to? give --to redis://host:6379/0?key=tallygate:policy, or set TALLYGATE_POLICY")
     if not is_address(where):
         named = "TALLYGATE_POLICY" if to is None else "--to"
         shown = "no address" if "@" in where else repr(where)

@@ -85,7 +85,10 @@ class StoredPolicy:
         """
         policy = parse_policy(document, source=source)
         script = files("enforcer.policies").joinpath("push.lua").read_bytes()
-        (reply,) = self._call(("EVAL", script, 1, self._key, policy.version, digest_of(document), document))
+        try:
+            (reply,) = self._call(("EVAL", script, 1, self._key, policy.version, digest_of(document), document))
+        except PolicyAway as away:
+            raise PolicyAway(self.name, away.cause, what="cannot be pushed") from away
         match reply:
             case [1, *_]:
                 return "pushed"

@@ -11,6 +11,7 @@ from enforcer.config import EnforcerConfig
 from enforcer.errors import ConfigError, PolicyAway
 from enforcer.policies import load_policy
 from enforcer.policies.addresses import is_address, read_policy_address
+from enforcer.policies.push import push_policy
 from enforcer.policies.sources import read_only_from
 
 
@@ -49,6 +50,20 @@ def test_each_form_names_key_and_servers_and_is_shown_without_credentials(
     assert (name, key, servers) == (found.name, found.key, tuple(found.servers))
     assert ("main" if "sentinel" in where else "") == found.service
     assert "secret" not in repr(found)
+
+
+def test_a_mistyped_option_is_answered_with_all_that_there_are() -> None:
+    """`keys` for `key`: the list that follows must have it."""
+    for where in ("redis://a?keys=p", "redis+cluster://a?keys=p"):
+        with pytest.raises(ConfigError, match="policy address has the option 'keys'; allowed: key, fallback, db, and"):
+            read_policy_address(where)
+
+
+def test_a_push_without_a_place_asks_where_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of a file that nobody gave is no help."""
+    monkeypatch.delenv("TALLYGATE_POLICY", raising=False)
+    with pytest.raises(ConfigError, match=r"^where to\? give --to redis://.*, or set TALLYGATE_POLICY$"):
+        push_policy("policy.yaml", to=None)
 
 
 @pytest.mark.parametrize(

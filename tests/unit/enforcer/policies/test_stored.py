@@ -154,6 +154,15 @@ def test_a_server_that_is_away_is_told_once_and_the_policy_followed_again(
     assert "secret" not in caplog.text
 
 
+def test_a_push_that_is_not_taken_says_that_it_cannot_be_pushed() -> None:
+    """Whoever reads "cannot be read" looks at his file."""
+    server = PlayedServer()
+    server.refusal = NoPermissionError("NOPERM this user has no permissions")
+    stored = StoredPolicy(read_policy_address("redis://u:secret@a?key=p"), server=server)
+    with pytest.raises(PolicyAway, match=r"cannot be pushed: .*NOPERM"):
+        stored.push(POLICY.format(version=1, rate=1).encode(), source="policy.yaml")
+
+
 def test_a_server_that_goes_away_between_the_look_and_the_document_is_read_at_the_next_look() -> None:
     """Half a look must not count as one, or the version would be missed until the next push."""
     followed = Followed()
