@@ -27,7 +27,7 @@ from enforcer.owners.port import Owners
 from enforcer.policies import load_policy
 from enforcer.policies.addresses import is_address
 from enforcer.policies.model import Policy
-from enforcer.policies.sources import source_of
+from enforcer.policies.sources import judge_policy, source_of
 from enforcer.policies.watching import PolicyWatcher
 from enforcer.process import close_at_end
 from enforcer.settings import LimiterSettings
@@ -36,6 +36,12 @@ from enforcer.sink import NullSink, Sink
 log = logging.getLogger("enforcer")
 
 _starts = Starts()
+
+
+def judge_start(config: EnforcerConfig) -> None:
+    """Say what would keep a gateway from its policy, before it serves; arguments and errors as of `build_limiter`."""
+    _require_file(config)
+    judge_policy(config.policy_path)
 
 
 def build_limiter(
@@ -117,12 +123,16 @@ def check_build(build: object) -> None:
     owners.close()
 
 
-def _policy(config: EnforcerConfig) -> Policy:
+def _require_file(config: EnforcerConfig) -> None:
     if not is_address(config.policy_path) and not Path(config.policy_path).exists():
         raise ConfigError(
             f"the policy file that TALLYGATE_POLICY names does not exist: {Path(config.policy_path).absolute()} "
             f"(when it is not set: {DEFAULT_POLICY_PATH} in the working directory)"
         )
+
+
+def _policy(config: EnforcerConfig) -> Policy:
+    _require_file(config)
     return load_policy(config.policy_path)
 
 

@@ -172,17 +172,18 @@ class Engine(Waits):
             self._directory.use(policy)
             self._askers.place_anew()
             self._sink.event(PolicyChanged(policy.version, digest, source, (), self._clock.unix_us()))
-        log.warning("policy version %d is in force, from %s", policy.version, source, extra={"action": "policy_loaded"})
+        log.info("policy version %d is in force, from %s", policy.version, source, extra={"action": "policy_loaded"})
 
     def keep_policy(self, *, source: str, digest: str, faults: Sequence[str]) -> None:
-        """Take note that a policy document was refused: the one in force stays, and everybody hears of it."""
+        """Take note that a document was refused, or without a digest that none was read: the policy in force stays."""
         with self._lock:
             if self._life.is_over:
                 return
             version = self.policy.version
             self._sink.event(PolicyChanged(version, digest, source, tuple(faults), self._clock.unix_us()))
         extra = {"action": "policy_load_error"}
-        log.error("policy refused, version %d stays in force: %s: %s", version, source, "; ".join(faults), extra=extra)
+        what = "policy refused" if digest else "no policy could be read"
+        log.error("%s, version %d stays in force: %s: %s", what, version, source, "; ".join(faults), extra=extra)
 
     def at_close(self, act: Callable[[], None]) -> None:
         """Have this done when the limiter closes, before anything else."""

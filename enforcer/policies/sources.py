@@ -85,16 +85,26 @@ def load_policy(where: str | Path) -> Policy:
         ConfigError: an address is not one.
         PolicyError: it cannot be read or has faults; `faults` holds every one of them, in order of lines.
     """
+    policy, instead = judge_policy(where)
+    if instead:
+        log.error("%s", instead, extra={"action": "policy_load_error"})
+    return policy
+
+
+def judge_policy(where: str | Path) -> tuple[Policy, str]:
+    """As `load_policy`, and log nothing: for whoever only asks whether a gateway could start.
+
+    Returns:
+        The policy, and what is to be told where it is the fallback's; else an empty text.
+    """
     try:
-        return read_only_from(where)
+        return read_only_from(where), ""
     except PolicyAway as away:
         fallback = read_policy_address(str(where)).fallback
         if not fallback:
             raise
         policy = read_only_from(Path(fallback))
-        extra = {"action": "policy_load_error"}
-        log.error("%s; begun with version %d of %s", away, policy.version, fallback, extra=extra)  # noqa: TRY400 - no traceback helps
-        return policy
+        return policy, f"{away}; begun with version {policy.version} of {fallback}"
 
 
 def read_only_from(where: str | Path) -> Policy:

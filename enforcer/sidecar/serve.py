@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 from enforcer.config import EnforcerConfig
 from enforcer.errors import ConfigError, PolicyError
-from enforcer.policies import load_policy
 from enforcer.sidecar.config import SidecarConfig
 from enforcer.sidecar.listening import Listening, allow_files, name_of
 from enforcer.sidecar.serving import MakeSink, Work, configure_log, obey_at_once, run
 from enforcer.sidecar.workers import Workers
+from enforcer.wiring import judge_start
 
 log = logging.getLogger("enforcer")
 
@@ -46,7 +46,7 @@ def serve(*, listen: str | None = None, workers: int | None = None, sink: MakeSi
     configure_log()
     try:
         config = SidecarConfig.from_env(listen=listen, workers=workers)
-        load_policy(EnforcerConfig.from_env().policy_path)
+        judge_start(EnforcerConfig.from_env())
         allow_files(config.connections)
     except (ConfigError, PolicyError) as fault:
         sys.stderr.write(f"sidecar: {fault}\n")

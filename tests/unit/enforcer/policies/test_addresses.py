@@ -12,7 +12,7 @@ from enforcer.errors import ConfigError, PolicyAway
 from enforcer.policies import load_policy
 from enforcer.policies.addresses import is_address, read_policy_address
 from enforcer.policies.push import push_policy
-from enforcer.policies.sources import read_only_from
+from enforcer.policies.sources import judge_policy, read_only_from
 
 
 @pytest.mark.parametrize(
@@ -103,6 +103,8 @@ def test_a_start_without_an_answer_takes_the_fallback_and_says_so(
     with pytest.raises(PolicyAway, match=r"redis://127.0.0.1:9/0\?key=p: cannot be read"):
         load_policy(nobody)
     fallback = f"{nobody}&fallback={quote(str(path))}"
+    assert 3 == judge_policy(fallback)[0].version
+    assert [] == caplog.records
     assert 3 == load_policy(fallback).version
     (record,) = caplog.records
     assert f"begun with version 3 of {path}" in record.getMessage()

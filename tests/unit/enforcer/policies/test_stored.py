@@ -134,6 +134,7 @@ def test_a_server_that_is_away_is_told_once_and_the_policy_followed_again(
     refused: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The last good policy stays; one look without an answer is a hiccup, two are an alarm, sixty still one."""
+    caplog.set_level("INFO")
     followed = Followed()
     if refused:
         followed.server.refusal = NoPermissionError("NOPERM this user has no permissions")
@@ -151,6 +152,8 @@ def test_a_server_that_is_away_is_told_once_and_the_policy_followed_again(
     assert (2, 50.0) == followed.in_force
     actions = [getattr(record, "action", None) for record in caplog.records]
     assert ["policy_load_error", "policy_loaded", "policy_read_again"] == actions
+    assert ["ERROR", "INFO", "WARNING"] == [record.levelname for record in caplog.records]
+    assert "no policy could be read, version 1 stays in force: redis://a:6379/0?key=p" in caplog.text
     assert "secret" not in caplog.text
 
 
