@@ -164,7 +164,7 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser(name, help=text, description=f"{text}; settings are TALLYGATE_… in the environment")
     sidecar = commands.add_parser("sidecar", help="serve the limiter over HTTP, for gateways in any language")
     sidecar.add_argument("--listen", metavar="ADDRESS", help="host:port or unix:/path (TALLYGATE_SIDECAR)")
-    sidecar.add_argument("--workers", type=_count, metavar="N", help="processes, each its own copy (1)")
+    sidecar.add_argument("--workers", type=int, metavar="N", help="processes, each its own copy (1)")
     sidecar.add_argument("--kafka", action="store_true", help="record decisions; so does TALLYGATE_KAFKA, if it is set")
     link = commands.add_parser("link", help="print an address that signs someone in to the pages")
     link.add_argument("--role", choices=["customer", "support"], help="customer with --caller, else support")

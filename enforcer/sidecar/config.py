@@ -103,13 +103,17 @@ class SidecarConfig:
         found_listen = environ.get("TALLYGATE_SIDECAR", "").strip() or DEFAULT_LISTEN
         try:
             config = cls(
-                listen=listen or found_listen,
+                listen=found_listen if listen is None else listen,
                 token=environ.get("TALLYGATE_SIDECAR_TOKEN") or None,
                 metrics=environ.get("TALLYGATE_SIDECAR_METRICS", "").strip() or None,
                 **numbers,
             )
         except ConfigError as error:
-            faults.append(str(error))
+            said = str(error)
+            # What was given on the command line is called so: the setting may not even be there.
+            said = said if listen is None else said.replace("TALLYGATE_SIDECAR is", "--listen is", 1)
+            said = said if workers is None else said.replace("TALLYGATE_SIDECAR_WORKERS is", "--workers is", 1)
+            faults.append(said)
         if faults:
             raise ConfigError("; ".join(faults))
         return config

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import resource
+from pathlib import Path
 
 import pytest
 
 from enforcer.errors import ConfigError
 from enforcer.sidecar.config import SidecarConfig
 from enforcer.sidecar.listening import allow_files
+from enforcer.sidecar.serve import serve
 
 
 def test_settings_name_every_fault_at_once() -> None:
@@ -28,6 +30,32 @@ def test_settings_name_every_fault_at_once() -> None:
         assert f"{name} is " in said
     assert "'secret'" not in said
     assert SidecarConfig.from_env({**wrong, **dict.fromkeys(wrong, "")}) == SidecarConfig()
+
+
+def test_what_was_given_on_the_command_line_is_called_so() -> None:
+    """Whoever typed an option looks in vain for a setting; and both ways have the same bounds."""
+    with pytest.raises(ConfigError) as caught:
+        SidecarConfig.from_env({}, listen="8320", workers=300)
+    assert (
+        str(caught.value)
+        == "--listen is '8320'; allowed: host:port, or unix:/path; --workers is 300; allowed: 1 to 256"
+    )
+    with pytest.raises(ConfigError, match=r"^--workers is 0; allowed: 1 to 256$"):
+        SidecarConfig.from_env({}, workers=0)
+
+
+def test_a_sidecar_without_a_policy_names_the_setting_and_its_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first start of all is in a directory without one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TALLYGATE_POLICY", raising=False)
+    monkeypatch.setattr("enforcer.sidecar.serve.obey_at_once", lambda: None)
+    monkeypatch.setattr("enforcer.sidecar.serve.configure_log", lambda: None)
+    assert serve() == 2
+    said = capsys.readouterr().err
+    assert f"the policy file that TALLYGATE_POLICY names does not exist: {tmp_path / 'policy.yaml'} " in said
+    assert "when it is not set: policy.yaml in the working directory" in said
 
 
 @pytest.mark.parametrize("stop_ms", [3_000, 5_000, 600_000])
