@@ -47,9 +47,12 @@ class EnforcerConfig:
         )
         faults = []
         if re.match(r"(rediss?|unix|rediss?\+(cluster|sentinel))://", config.owner_url) is None:
+            scheme, found, _ = config.owner_url.partition("://")
+            # Without one, the text may be anything, a password too.
+            shown = scheme if found and scheme.isalnum() else "(none)"
             faults.append(
-                "TALLYGATE_OWNER_URL has another scheme; allowed: redis://, rediss://, unix://, redis+cluster://, "
-                "rediss+cluster://, redis+sentinel://, rediss+sentinel://"
+                f"TALLYGATE_OWNER_URL has the scheme {shown!r}; allowed: redis://, rediss://, unix://, "
+                "redis+cluster://, rediss+cluster://, redis+sentinel://, rediss+sentinel://"
             )
         try:
             if is_address(config.policy_path):

@@ -6,10 +6,11 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from enforcer.errors import ConfigError
 from tallygate.engines.config import cache_root
 
 #: The part of a local stack that each address belongs to.
@@ -47,6 +48,22 @@ class LocalPorts:
 def current_environ() -> dict[str, str]:
     """The environment as it is now."""
     return dict(os.environ)
+
+
+def read_all(*readers: Callable[[], object]) -> None:
+    """Have the settings of all parts of a process read, before it takes any of them.
+
+    Raises:
+        ConfigError: names all that are wrong, of whichever part.
+    """
+    faults = []
+    for read in readers:
+        try:
+            read()
+        except ConfigError as fault:
+            faults.append(str(fault))
+    if faults:
+        raise ConfigError("; ".join(faults))
 
 
 def secret_from(environ: Mapping[str, str]) -> str:

@@ -6,10 +6,13 @@ The enforcer knows no log: this is where the two meet.
 from __future__ import annotations
 
 import sys
+from functools import partial
 
+from enforcer.config import EnforcerConfig
 from enforcer.errors import ConfigError
+from enforcer.sidecar.config import SidecarConfig
 from enforcer.sidecar.serve import serve
-from tallygate.config import current_environ
+from tallygate.config import current_environ, read_all
 
 
 def run(*, listen: str | None, workers: int | None, kafka: bool) -> int:
@@ -25,7 +28,8 @@ def run(*, listen: str | None, workers: int | None, kafka: bool) -> int:
     from tallygate.recording import watched_kafka_sink  # noqa: PLC0415
 
     try:
-        StreamConfig.from_env()
+        settings = partial(SidecarConfig.from_env, listen=listen, workers=workers)
+        read_all(settings, EnforcerConfig.from_env, StreamConfig.from_env)
     except ConfigError as fault:
         sys.stderr.write(f"sidecar: {fault}\n")
         return 2

@@ -29,9 +29,9 @@ def checked_address(url: str) -> str:
     """
     try:
         parts = urlsplit(url)
-        port = parts.port
     except ValueError:
         raise ConfigError(f"owner address is not one; allowed: {_FORMS}") from None
+    port = _port(parts)
     if parts.scheme not in _SCHEMES:
         shown = parts.scheme if parts.scheme.isalnum() and "@" not in url.split("://", 1)[0] else "(none)"
         raise ConfigError(f"owner address has the scheme {shown!r}; allowed: {_FORMS}")
@@ -48,6 +48,17 @@ def checked_address(url: str) -> str:
         raise ConfigError(f"owner address has the database {database!r}; allowed: a number, as in redis://host:6379/0")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}:{port or 6379}/{database or 0}"
+
+
+def _port(parts: SplitResult) -> int | None:
+    try:
+        return parts.port
+    except ValueError:
+        # What ended the host too early may be a password, and then so is this.
+        refuse_at(parts.query, parts.fragment, parts.path)
+        given = parts.netloc.rpartition(":")[2]
+        shown = f"the port {given}" if given.isdecimal() else "a port that is no number"
+        raise ConfigError(f"owner address has {shown}; allowed: 0 to 65535, in {_FORMS}") from None
 
 
 def refuse_at(*behind_the_host: str) -> None:

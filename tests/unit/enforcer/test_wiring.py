@@ -40,7 +40,7 @@ def test_all_wrong_settings_are_named_at_once_and_no_address_is_shown() -> None:
     """A password in an error message ends up in every log."""
     with pytest.raises(ConfigError) as caught:
         EnforcerConfig.from_env({"TALLYGATE_OWNER_URL": "http://u:secret@h", "TALLYGATE_COPY_ID": "a b"})
-    assert "TALLYGATE_OWNER_URL" in str(caught.value)
+    assert "TALLYGATE_OWNER_URL has the scheme 'http'; allowed: redis://, " in str(caught.value)
     assert "TALLYGATE_COPY_ID" in str(caught.value)
     assert "secret" not in str(caught.value)
 
@@ -131,8 +131,10 @@ def test_a_script_that_forgets_to_close_its_limiter_loses_nothing(
 def test_a_wrong_address_or_policy_is_an_error_at_build(tmp_path: Path) -> None:
     """What no retry can mend must not start."""
     good = str(EXAMPLE / "policy.yaml")
-    with pytest.raises(ConfigError, match="TALLYGATE_OWNER_URL: owner address is not one"):
+    with pytest.raises(ConfigError, match="TALLYGATE_OWNER_URL: owner address has a port that is no number; allowed"):
         build_limiter(EnforcerConfig(owner_url="redis://host:notaport/0", policy_path=good, copy_id="a"))
+    with pytest.raises(ConfigError, match="TALLYGATE_OWNER_URL: owner address has the port 99999; allowed: 0 to 65535"):
+        build_limiter(EnforcerConfig(owner_url="redis://u:secret@h:99999", policy_path=good, copy_id="a"))
     bad = tmp_path / "bad.yaml"
     bad.write_text("colour: red\n")
     with pytest.raises(PolicyError):

@@ -49,6 +49,7 @@ def test_each_form_names_its_nodes_without_credentials(url: str, names: list[str
         "rediss+sentinel://u:secret@a/main?ssl_certfile=/not/there.pem",
         "rediss://u:secret@a?ssl_keyfile=/not/there.key",
         "redis://u:12/secret@a",
+        "redis://u:99999#secret@a",
         "redis://u:12?secret@a",
         "redis://u:12#secret@a",
         "redis+sentinel://u:12/secret@a",
