@@ -50,6 +50,8 @@ def lines_of(found: Explanation) -> Iterator[str]:
     yield f"tenant     {'none' if found.tenant is None else f'{found.tenant!r} ({found.tenant_source})'}"
     yield f"plan       {found.plan} ({found.plan_source})"
     yield f"scope      {found.scope} ({found.scope_source})"
+    if found.literally is not None:
+        yield f"literally  {found.literally}"
     yield f"cost       {found.cost:,} ({found.cost_source}){': always admitted' if found.cost == 0 else ''}"
     yield f"fail mode  {found.fail_mode} ({found.fail_mode_source})"
     for title, enforced in (("all of these must admit:", True), ("these only say what they would refuse:", False)):

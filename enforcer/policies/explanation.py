@@ -12,6 +12,10 @@ from enforcer.core.resolution import SHADOW, Due, Resolution, charged_as, in_sha
 from enforcer.core.routes import UNMATCHED_SCOPE, RouteMatcher
 from enforcer.policies.limits import Limit, SharedLimit
 from enforcer.policies.model import Policy, is_route
+from enforcer.policies.reach import meant_by
+
+#: Scopes that need not stand in the policy: where none is given, and where none matches.
+_UNDECLARED = ("default", UNMATCHED_SCOPE)
 
 
 class LimitSays(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +57,10 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What applies to one request. Each ``…_source`` is the place in the policy that says so, or what else does."""
+    """What applies to one request. Each ``…_source`` is the place in the policy that says so, or what else does.
+
+    `literally` says, of a scope that the policy does not name, what `check` does with it as it stands; else null.
+    """
 
     policy_version: int
     caller: str
@@ -64,6 +71,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     plan_source: str
     scope: str
     scope_source: str
+    literally: str | None
     cost: int
     cost_source: str
     fail_mode: str
@@ -103,6 +111,7 @@ def explain_policy(
         plan_source=plan_source,
         scope=name,
         scope_source=scope_source,
+        literally=_literally(policy, scope, name, resolve(policy, caller=charged, scope=scope, tenant=tenant)),
         cost=tokens,
         cost_source="given" if cost is not None else f"scopes.{name!r}.cost" if own_cost else "the default",
         fail_mode=found.fail_mode.value,
@@ -129,6 +138,17 @@ def _scope(policy: Policy, given: str) -> tuple[str, str]:
     if found is None:
         return UNMATCHED_SCOPE, f"no route among the scopes matches {given!r}"
     return found, f"scopes.{found!r}, which matches {given!r}"
+
+
+def _literally(policy: Policy, given: str, name: str, found: Resolution) -> str | None:
+    if given in policy.scopes or given in _UNDECLARED:
+        return None
+    limits = ", ".join(due.terms.limit for due in found.dues)
+    told = f"check and POST /check take {given!r} as it stands: cost {found.cost}, limits {limits}"
+    hint = "" if name in policy.scopes else meant_by(given, policy.scopes)
+    if is_route(given):
+        return f"{told}; a middleware counts such a request under {name!r}, as told here{hint}"
+    return f"{told}; the policy names no such scope{hint}, and no middleware makes it"
 
 
 def _tenant_source(policy: Policy, caller: str, given: str | None) -> str:

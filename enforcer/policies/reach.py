@@ -5,7 +5,7 @@ Takes the document as read, however broken. Never resolves a request.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -38,9 +38,14 @@ def reach_faults(document: Mapping[str, Any], *, always: Sequence[str]) -> Itera
         yield from _cost_faults(name, limit, scopes)
 
 
+def meant_by(scope: str, known: Iterable[str]) -> str:
+    """The scope that was probably meant, as a question in brackets; empty where none is near."""
+    near = get_close_matches(scope, list(known), n=1)
+    return f" (is it {near[0]!r}?)" if near else ""
+
+
 def _unknown(scope: str, known: Sequence[str]) -> str:
-    near = get_close_matches(scope, known, n=1)
-    meant = f" (is it {near[0]!r}?)" if near else ""
+    meant = meant_by(scope, known)
     shown = ", ".join(repr(name) for name in known[:_SHOWN]) + (", …" if len(known) > _SHOWN else "")
     return (
         f"there is no scope {scope!r}{meant}: it would never apply; allowed: a name that stands under scopes ({shown})"

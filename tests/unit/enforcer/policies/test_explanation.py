@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from enforcer.core.resolution import resolve
+from enforcer.policies.explain import lines_of
 from enforcer.policies.explanation import Explanation, LimitSays, explain_policy
 from enforcer.policies.model import Policy
 from tallygate import cli
@@ -78,6 +80,29 @@ def test_a_request_finds_its_scope_as_in_the_middleware(
     found = explain_policy(POLICY, caller="acme", scope=given)
     assert (scope, cost, mode) == (found.scope, found.cost, found.fail_mode)
     assert said in found.scope_source
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("POST /serach", "under '(unmatched)', as told here (is it 'POST /search'?)"),
+        ("GET /items/7", "under 'GET /items/{id}', as told here"),
+        ("nightly", "the policy names no such scope, and no middleware makes it"),
+    ],
+)
+def test_a_scope_that_the_policy_does_not_name_is_told_as_check_takes_it(given: str, said: str) -> None:
+    """A mistyped scope is admitted at cost 1, without its limit: whoever asks here must see that."""
+    found = explain_policy(POLICY, caller="acme", scope=given)
+    assert found.literally is not None
+    literal = resolve(POLICY, caller="acme", scope=given)
+    assert "search" not in {due.terms.limit for due in literal.dues}
+    names = ", ".join(due.terms.limit for due in literal.dues)
+    begins = f"check and POST /check take {given!r} as it stands: cost 1, limits {names}; "
+    assert found.literally.startswith(begins)
+    assert found.literally.endswith(said)
+    assert f"literally  {found.literally}" in list(lines_of(found))
+    for named in ("POST /search", "default"):
+        assert explain_policy(POLICY, caller="acme", scope=named).literally is None
 
 
 def test_each_limit_says_how_much_whose_from_where_and_at_which_stage() -> None:
