@@ -58,7 +58,7 @@ def test_wrong_settings_end_the_start_instead_of_every_request(
         RateLimitWSGIMiddleware(_hello, build)
     file.write_text("version: 1\nplans: {p: {rate_per_s: 1, burst: 1}}\ndefault_plan: p\n")
     monkeypatch.setenv("TALLYGATE_OWNER_URL", "redis://host:notaport/0")
-    with pytest.raises(ConfigError, match="TALLYGATE_OWNER_URL: owner address is not one"):
+    with pytest.raises(ConfigError, match="TALLYGATE_OWNER_URL: owner address has a port that is no number"):
         RateLimitWSGIMiddleware(_hello, build)
     monkeypatch.setenv("TALLYGATE_OWNER_URL", "redis://127.0.0.1:9/0")
     before = threading.enumerate()
