@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,10 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from enforcer.errors import ConfigError
+
+# Every connection to a host looks this up, and the first look-up imports it. A thread must not be the one: a process
+# that is forked in the middle of an import never gets its lock, and waits for it at its own first look-up for ever.
+codecs.lookup("idna")
 
 _SCHEMES = ("redis", "rediss", "unix")
 _FORMS = "redis://[user:password@]host[:port][/db], rediss://… for TLS, or unix:///path/to/socket"

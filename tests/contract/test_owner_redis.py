@@ -234,7 +234,7 @@ def test_wrong_password_is_unavailable_and_not_shown(valkey_url: str) -> None:
         ("host:6379", "scheme"),
         ("redis://", "no host"),
         ("redis://:hunter2@", "no host"),
-        ("redis://robot:hunter2@host:notaport/0", "not one"),
+        ("redis://robot:hunter2@host:notaport/0", "no number"),
         ("robot:hunter2@host:6379", "scheme"),
         ("redis://host/db", "database"),
         ("redis://host/0?decode_responses=true", "decode_responses"),

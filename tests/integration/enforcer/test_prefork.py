@@ -57,7 +57,8 @@ def _check(server: Server, record: Record, owner: Valkey, *, admitted: int | Non
     record.assert_adds_up()
     seen = {(caller, status == 200): count for (caller, status), count in server.seen.items()}
     assert seen == record.decisions
-    most = BURST + RATE_PER_S * (time.monotonic() - server.began_s)
+    # Requests that wait may be given a quarter of the burst ahead of the refill; a bucket for each copy would give 80.
+    most = 1.25 * BURST + RATE_PER_S * (time.monotonic() - server.began_s)
     assert (admitted or BURST) <= record.decisions["acme", True] <= most
     with redis.Redis(port=owner.port) as client:
         members = {name.decode() for name in client.hkeys(bucket_key("acme", "rate"))} - {"bucket"}
