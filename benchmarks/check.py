@@ -35,7 +35,7 @@ from enforcer.settings import LimiterSettings
 #: What a stream's buffer holds before it is swapped.
 _BUFFER = 2_000
 #: Scope of requests that are charged to three limits.
-_THREE_LIMITS = "three limits"
+_THREE_LIMITS = "three-limits"
 #: Short turns in which admissions and refusals are compared.
 _TURNS = 250
 
