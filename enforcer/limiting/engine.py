@@ -22,6 +22,7 @@ from enforcer.limiting.directory import Directory
 from enforcer.limiting.governing import govern, is_another
 from enforcer.limiting.lane import Lane
 from enforcer.limiting.life import Life
+from enforcer.limiting.reporting import hand
 from enforcer.limiting.settling import Deadlines, do_each, too_late
 from enforcer.limiting.waiter import Waiter
 from enforcer.limiting.waiting import Desk
@@ -171,7 +172,7 @@ class Engine(Waits):
             self._fail_rule = fail_rule(policy)
             self._directory.use(policy)
             self._askers.place_anew()
-            self._sink.event(PolicyChanged(policy.version, digest, source, (), self._clock.unix_us()))
+            hand(self._sink.event, PolicyChanged(policy.version, digest, source, (), self._clock.unix_us()))
         log.info("policy version %d is in force, from %s", policy.version, source, extra={"action": "policy_loaded"})
 
     def keep_policy(self, *, source: str, digest: str, faults: Sequence[str]) -> None:
@@ -180,7 +181,7 @@ class Engine(Waits):
             if self._life.is_over:
                 return
             version = self.policy.version
-            self._sink.event(PolicyChanged(version, digest, source, tuple(faults), self._clock.unix_us()))
+            hand(self._sink.event, PolicyChanged(version, digest, source, tuple(faults), self._clock.unix_us()))
         extra = {"action": "policy_load_error"}
         what = "policy refused" if digest else "no policy could be read"
         log.error("%s, version %d stays in force: %s: %s", what, version, source, "; ".join(faults), extra=extra)

@@ -132,9 +132,7 @@ class Limiter(Engine):
 
         Arguments and errors are those of `check`.
         """
-        if cost is not None and (cost.__class__ is not int or not 0 <= cost <= MAX_COST_TOKENS):
-            raise invalid_cost(cost)
-        validate_request(caller, scope)
+        validate_request(caller, scope, cost)
         with self._lock:
             lane = self._open_lane(caller, scope)
             for account in self._directory.in_shadow(lane, self._now()):

@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from enforcer.clock import Clock
 from enforcer.metrics.measured import MeasuredOwner
 from enforcer.metrics.metrics import Metrics
+from enforcer.owners.passing import PassedOn
 from enforcer.owners.port import Owner, Owners
 
 
-class MeasuredOwners:
+class MeasuredOwners(PassedOn):
     """Implements `Owners` by others."""
 
     def __init__(self, owners: Owners, metrics: Metrics, *, clock: Clock) -> None:
-        self._owners = owners
+        super().__init__(owners)
         self._metrics = metrics
         self._clock = clock
         self._measured: dict[str, tuple[Owner, MeasuredOwner]] = {}
@@ -28,20 +29,3 @@ class MeasuredOwners:
             if known is None or known[0] is not owner:
                 self._measured[name] = (owner, MeasuredOwner(owner, self._metrics, name=name, clock=self._clock))
         return {name: self._measured[name][1] for name in nodes}
-
-    @property
-    def version(self) -> int:
-        """See `Owners.version`."""
-        return self._owners.version
-
-    def place(self, caller: str, limit: str) -> str:
-        """See `Owners.place`."""
-        return self._owners.place(caller, limit)
-
-    def refresh(self) -> bool:
-        """See `Owners.refresh`."""
-        return self._owners.refresh()
-
-    def close(self) -> None:
-        """See `Owners.close`."""
-        self._owners.close()

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from enforcer.errors import ConfigError
 from enforcer.owners.model import OwnersModel
 from enforcer.owners.one import OneOwner
+from enforcer.owners.passing import PassedOn
 from enforcer.owners.patience import Patience
-from enforcer.owners.port import Owner, Owners
+from enforcer.owners.port import Owners
 from enforcer.owners.ring import Ring
 
 _EVEN = OwnersModel()
 
 
-class GovernedOwners:
+class GovernedOwners(PassedOn):
     """Implements `Owners` by others."""
 
     def __init__(self, owners: Owners, patience: Patience, *, placing: Owners | None = None) -> None:
         """Take the owners, what all their nodes wait by, and who does the placing if `owners` only passes it on."""
-        self._owners = owners
+        super().__init__(owners)
         self._patience = patience
         self._placing = owners if placing is None else placing
 
@@ -39,25 +38,3 @@ class GovernedOwners:
             case _ if wanted != _EVEN:
                 raise ConfigError("owners place callers on a ring; allowed: none with a cluster or sentinels")
         self._patience.seconds = timeout_s
-
-    @property
-    def nodes(self) -> Mapping[str, Owner]:
-        """See `Owners.nodes`."""
-        return self._owners.nodes
-
-    @property
-    def version(self) -> int:
-        """See `Owners.version`."""
-        return self._owners.version
-
-    def place(self, caller: str, limit: str) -> str:
-        """See `Owners.place`."""
-        return self._owners.place(caller, limit)
-
-    def refresh(self) -> bool:
-        """See `Owners.refresh`."""
-        return self._owners.refresh()
-
-    def close(self) -> None:
-        """See `Owners.close`."""
-        self._owners.close()
