@@ -24,8 +24,8 @@ import limits.strategies
 import throttled
 import throttled.store
 
-from benchmarks.report import Result, write
-from benchmarks.stand_ins import CountingSink, GenerousOwner, WrongCount
+from benchmarks.report import Result, WrongCount, report
+from benchmarks.stand_ins import CountingSink, GenerousOwner
 from enforcer.http.asgi import App, Message, RateLimitMiddleware, Receive, Scope, Send
 from enforcer.identity import new_identity
 from enforcer.limiting.limiter import Limiter
@@ -249,13 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=9, help="interleaved rounds (default 9)")
     parser.add_argument("--decisions", type=int, default=40_000, help="decisions per round and kind (default 40,000)")
     options = parser.parse_args(arguments)
-    try:
-        results = measure(rounds=options.rounds, decisions=options.decisions)
-    except WrongCount as error:
-        print(f"the counts are wrong, the figures mean nothing: {error}", file=sys.stderr)
-        return 1
-    write(results, options.json)
-    return 0
+    return report(lambda: measure(rounds=options.rounds, decisions=options.decisions), options.json)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.report import Result, write
-from benchmarks.stand_ins import CountingSink, GenerousOwner, WrongCount
+from benchmarks.report import Result, WrongCount, report
+from benchmarks.stand_ins import CountingSink, GenerousOwner
 from enforcer.envoy.server import start
 from enforcer.envoy.stubs import METHOD, SERVICE, RateLimitDescriptor, RateLimitRequest, RateLimitResponse, grpc
 from enforcer.identity import new_identity
@@ -119,13 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.serve:
         asyncio.run(_serve())
         return 0
-    try:
-        results = asyncio.run(measure(rounds=options.rounds, calls=options.calls))
-    except WrongCount as error:
-        print(f"the counts are wrong, the figures mean nothing: {error}", file=sys.stderr)
-        return 1
-    write(results, options.json)
-    return 0
+    return report(lambda: asyncio.run(measure(rounds=options.rounds, calls=options.calls)), options.json)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from statistics import median
 
 import redis
 
-from benchmarks.report import Result, write
+from benchmarks.report import Result, WrongCount, report
 from enforcer.messages import Answer, Ask, AskFault, SettleCause, Settlement
 from enforcer.owners.port import Owner
 from enforcer.owners.redis import RedisOwner
@@ -55,14 +55,14 @@ class Fleet:
             )
             for (caller, copy), answer in zip(asking, answers, strict=True):
                 if answer.grant is None:
-                    raise CountsDiffer(f"copy {copy} was refused, although the bucket of caller {caller} is full")
+                    raise WrongCount(f"copy {copy} was refused, although the bucket of caller {caller} is full")
                 self._held[caller, copy] = answer.grant
 
     def check(self) -> None:
         """Settle all, and compare.
 
         Raises:
-            CountsDiffer: the level of a bucket is not what was sold less what was spent.
+            WrongCount: the level of a bucket is not what was sold less what was spent.
         """
         for caller, copy in list(self._held):
             self._owner.ask([self._build(caller, copy, waiting=0, want=0)])
@@ -70,7 +70,7 @@ class Fleet:
             level = _answers(self._owner.ask([self._build(caller, self._k, waiting=0, want=0)]))[0].tokens
             expected = PLAN.burst - self._spent[caller]
             if abs(level - expected) > 0.5:
-                raise CountsDiffer(f"bucket of caller {caller} at k = {self._k} holds {level}, expected {expected}")
+                raise WrongCount(f"bucket of caller {caller} at k = {self._k} holds {level}, expected {expected}")
 
     def _next(self) -> tuple[int, int]:
         self._turn += 1
@@ -88,10 +88,6 @@ class Fleet:
         member = f"gw-{copy:03d}/1795990901787224"
         name = f"bench-{self._k}-{caller}"
         return Ask(name, LIMIT, PLAN, member, self._ask_no, settled, waiting, want, 5.0, 0, 0.5)
-
-
-class CountsDiffer(Exception):
-    """The run's own check failed."""
 
 
 class TokenBucket:
@@ -116,7 +112,7 @@ class TokenBucket:
 def _answers(outcomes: Sequence[Answer | AskFault]) -> list[Answer]:
     faults = [outcome.cause for outcome in outcomes if isinstance(outcome, AskFault)]
     if faults:
-        raise CountsDiffer(f"the owner could not read a bucket: {faults[0]}")
+        raise WrongCount(f"the owner could not read a bucket: {faults[0]}")
     return [outcome for outcome in outcomes if isinstance(outcome, Answer)]
 
 
@@ -127,7 +123,7 @@ def server_us_per_call(client: redis.Redis, target: Fleet | TokenBucket, calls: 
     after = client.info("commandstats")["cmdstat_evalsha"]
     counted = int(after["calls"]) - int(before["calls"])
     if counted < calls:
-        raise CountsDiffer(f"the server counted {counted} calls of {calls}")
+        raise WrongCount(f"the server counted {counted} calls of {calls}")
     return (int(after["usec"]) - int(before["usec"])) / counted
 
 
@@ -142,7 +138,7 @@ def measure(url: str, *, calls: int, rounds: int) -> list[Result]:
     """Interleaved rounds; the least of each is its cost, because other load on the machine only adds.
 
     Raises:
-        CountsDiffer: the buckets do not hold what they must.
+        WrongCount: the buckets do not hold what they must.
     """
     owner = RedisOwner(url, timeout_s=10.0)
     client = redis.Redis.from_url(url)
@@ -181,16 +177,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--calls", type=int, default=10_000, help="calls in a round, for each k")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds")
     chosen = parser.parse_args(arguments)
+    calls, rounds = max(PIPELINED, chosen.calls), max(1, chosen.rounds)
     server = start_valkey()
     try:
-        results = measure(server.url, calls=max(PIPELINED, chosen.calls), rounds=max(1, chosen.rounds))
-    except CountsDiffer as difference:
-        print(f"the counts differ: {difference}", file=sys.stderr)
-        return 1
+        return report(lambda: measure(server.url, calls=calls, rounds=rounds), chosen.json)
     finally:
         server.stop()
-    write(results, chosen.json)
-    return 0
 
 
 if __name__ == "__main__":

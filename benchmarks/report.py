@@ -1,19 +1,24 @@
 """The form in which every benchmark reports: a table for people, a JSON file for the gate.
 
-Measures nothing itself, and never decides whether a run fails: `write` says which bounds were missed, the benchmark
-chooses what to do about it.
+Measures nothing itself. A run fails where its own counts are wrong; of missed bounds `write` tells, and the benchmark
+chooses what to do about them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 _BOUND = re.compile(r"\s*(<=|>=|<|>|==)?\s*(-?\d[\d_]*(?:\.\d+)?)\s*\Z")
 _HEADINGS = ("name", "value", "unit", "must", "goal", "")
+
+
+class WrongCount(Exception):
+    """A benchmark's own check failed: its figures mean nothing."""
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -92,6 +97,17 @@ def write(results: Sequence[Result], json_path: str | Path | None = None) -> boo
         document = msgspec.json.encode({"results": list(results)})
         Path(json_path).write_bytes(msgspec.json.format(document, indent=2) + b"\n")
     return all(result.must_met is not False for result in results)
+
+
+def report(measure: Callable[[], Sequence[Result]], json_path: str | Path | None) -> int:
+    """Measure and write; the exit code: 1 if the benchmark's own counts were wrong, else 0, whatever the figures are."""
+    try:
+        results = measure()
+    except WrongCount as error:
+        print(f"the counts are wrong, the figures mean nothing: {error}", file=sys.stderr)
+        return 1
+    write(results, json_path)
+    return 0
 
 
 def _row(result: Result) -> tuple[str, ...]:

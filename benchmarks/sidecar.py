@@ -23,7 +23,7 @@ from pathlib import Path
 
 import uvloop
 
-from benchmarks.report import Result, write
+from benchmarks.report import Result, WrongCount, report
 from tallygate.engines.tansu import start_tansu
 from tallygate.engines.valkey import start_valkey
 
@@ -33,10 +33,6 @@ _REQUEST = b"POST /check HTTP/1.1\r\nhost: sidecar\r\ncontent-length: %d\r\n\r\n
 #: Longer than decisions wait for their block.
 _SHIPPED_S = 1.5
 _POLICY = "{version: 1, plans: {p: {rate_per_s: 10000000, burst: 10000000}}, default_plan: p}"
-
-
-class WrongAnswer(Exception):
-    """An answer was no admission: the figures mean nothing."""
 
 
 async def _connection(port: int, count: int, waits_s: list[float]) -> None:
@@ -49,7 +45,7 @@ async def _connection(port: int, count: int, waits_s: list[float]) -> None:
         body = await reader.readexactly(int(found[1]) if found else 0)
         waits_s.append(time.perf_counter() - before)
         if b'"allowed":true' not in body:
-            raise WrongAnswer(body.decode())
+            raise WrongCount(body.decode())
     writer.close()
 
 
@@ -65,7 +61,7 @@ def _cpu_s(pid: int) -> float:
 
 
 def measure(count: int, folder: Path) -> list[Result]:
-    """Both runs. Raises `WrongAnswer`."""
+    """Both runs. Raises `WrongCount`."""
     policy = folder / "policy.yaml"
     policy.write_text(_POLICY)
     valkey = start_valkey(log_dir=folder)
@@ -91,7 +87,7 @@ def _run(name: str, words: list[str], environ: dict[str, str], count: int) -> li
         line = server.stderr.readline() if server.stderr else ""
         found = re.search(r"listens on \S+:(\d+)", line)
         if found is None:
-            raise WrongAnswer(line)
+            raise WrongCount(line)
         port = int(found[1])
         uvloop.run(_load(port, count // 4))
         before_s = _cpu_s(server.pid)
@@ -104,7 +100,7 @@ def _run(name: str, words: list[str], environ: dict[str, str], count: int) -> li
         server.terminate()
         _, said = server.communicate(timeout=15)
     if server.returncode != 0 or any(map(float, lost)) or len(lost) != 2 * len(words) or "ERROR" in said:
-        raise WrongAnswer(f"status {server.returncode}, lost {lost}: {said}")
+        raise WrongCount(f"status {server.returncode}, lost {lost}: {said}")
     done = len(waits_s)
     return [
         Result(f"{name}_per_cpu_s", done / spent_s, "/s", must=">= 8000", goal="> 8800"),
@@ -119,14 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", metavar="FILE", help="also write the results there")
     parser.add_argument("--requests", type=int, default=80_000, help="how many (default 80,000)")
     options = parser.parse_args(arguments)
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            results = measure(options.requests, Path(folder))
-    except WrongAnswer as error:
-        print(f"the figures mean nothing: {error}", file=sys.stderr)
-        return 1
-    write(results, options.json)
-    return 0
+    with tempfile.TemporaryDirectory() as folder:
+        return report(lambda: measure(options.requests, Path(folder)), options.json)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,6 @@ from enforcer.types import Grant, Verdict
 _HOUR_US = 3_600_000_000
 
 
-class WrongCount(Exception):
-    """A benchmark's own check failed: its figures mean nothing."""
-
-
 class GenerousOwner:
     """Grants `size` tokens to whoever asks; to the caller "empty" nothing, for a second at a time."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from benchmarks.owner import CALLERS, CountsDiffer, Fleet
+from benchmarks.owner import CALLERS, Fleet, WrongCount
 from enforcer.messages import Answer, Ask, AskFault
 from enforcer.owners.memory import MemoryOwner
 
@@ -42,5 +42,5 @@ def test_fleet_of_a_forgetful_owner_fails_its_check() -> None:
     """Fast and wrong is not fast."""
     fleet = Fleet(ForgetfulOwner(now_us=lambda: START_US), 4)
     fleet.ask(8 * CALLERS)
-    with pytest.raises(CountsDiffer, match="expected"):
+    with pytest.raises(WrongCount, match="expected"):
         fleet.check()
