@@ -100,7 +100,7 @@ def write(results: Sequence[Result], json_path: str | Path | None = None) -> boo
 
 
 def report(measure: Callable[[], Sequence[Result]], json_path: str | Path | None) -> int:
-    """Measure and write; the exit code: 1 if the benchmark's own counts were wrong, else 0, whatever the figures are."""
+    """Measure and write; returns 1 if the benchmark's own counts were wrong, else 0, whatever the figures are."""
     try:
         results = measure()
     except WrongCount as error:

@@ -9,6 +9,7 @@ import atexit
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from functools import partial
 
@@ -71,8 +72,14 @@ class PerProcess:
         self._lock = threading.Lock()
 
 
+_closed_at_end: weakref.WeakSet[Limiter] = weakref.WeakSet()
+
+
 def close_at_end(limiter: Limiter) -> None:
-    """Have `limiter` closed at the end of this process, where nobody has closed it before."""
+    """Have `limiter` closed at the end of this process, where nobody has closed it before. Safe to call twice."""
+    if limiter in _closed_at_end:
+        return
+    _closed_at_end.add(limiter)
     close = partial(_close, os.getpid(), limiter)
     atexit.register(close)
     limiter.at_close(lambda: atexit.unregister(close))

@@ -24,10 +24,9 @@ from enforcer.owners.addresses import owners_from_url
 from enforcer.owners.governed import GovernedOwners
 from enforcer.owners.patience import Patience
 from enforcer.owners.port import Owners
-from enforcer.policies import load_policy
 from enforcer.policies.addresses import is_address
 from enforcer.policies.model import Policy
-from enforcer.policies.sources import judge_policy, source_of
+from enforcer.policies.sources import begin_with, judge_policy, source_of
 from enforcer.policies.watching import PolicyWatcher
 from enforcer.process import close_at_end
 from enforcer.settings import LimiterSettings
@@ -38,10 +37,10 @@ log = logging.getLogger("enforcer")
 _starts = Starts()
 
 
-def judge_start(config: EnforcerConfig) -> None:
-    """Say what would keep a gateway from its policy, before it serves; arguments and errors as of `build_limiter`."""
+def judge_start(config: EnforcerConfig) -> Policy:
+    """The policy that a gateway would begin with, before it serves; arguments and errors as of `build_limiter`."""
     _require_file(config)
-    judge_policy(config.policy_path)
+    return judge_policy(config.policy_path)[0]
 
 
 def build_limiter(
@@ -75,7 +74,8 @@ def build_limiter(
         )
     again = partial(build_limiter, config, sink=sink, metrics=metrics, settings=settings)
     config = config or EnforcerConfig.from_env()
-    policy = _policy(config)
+    _require_file(config)
+    policy, digest = begin_with(config.policy_path)
     clock = SystemClock()
     identity = _starts.new_identity(config.copy_id, unix_ms=clock.unix_us() // 1_000, pid=os.getpid())
     patience = Patience(policy.timeouts.ask_ms / 1e3)
@@ -92,7 +92,7 @@ def build_limiter(
         limiter = Limiter(policy, owners, MeasuredSink(records, metrics), identity, settings=settings, clock=clock)
         watch_limiter(metrics, limiter)
     limiter.again = again
-    watcher = PolicyWatcher(source_of(config.policy_path), limiter)
+    watcher = PolicyWatcher(source_of(config.policy_path), limiter, digest=digest)
     limiter.at_close(watcher.stop)
     watcher.start()
     close_at_end(limiter)
@@ -116,7 +116,7 @@ def check_build(build: object) -> None:
     config = given or EnforcerConfig.from_env()
     if is_address(config.policy_path):
         return
-    policy = _policy(config)
+    policy = judge_start(config)
     owners = _owners(config, policy, Patience(policy.timeouts.ask_ms / 1e3))
     for owner in owners.nodes.values():
         owner.close()
@@ -129,11 +129,6 @@ def _require_file(config: EnforcerConfig) -> None:
             f"the policy file that TALLYGATE_POLICY names does not exist: {Path(config.policy_path).absolute()} "
             f"(when it is not set: {DEFAULT_POLICY_PATH} in the working directory)"
         )
-
-
-def _policy(config: EnforcerConfig) -> Policy:
-    _require_file(config)
-    return load_policy(config.policy_path)
 
 
 def _owners(config: EnforcerConfig, policy: Policy, patience: Patience) -> Owners:

@@ -13,7 +13,7 @@ from enforcer.errors import PolicyAway
 from enforcer.policies.addresses import is_address, read_policy_address
 from enforcer.policies.loader import parse_policy, read_policy
 from enforcer.policies.model import Policy
-from enforcer.policies.stored import StoredPolicy
+from enforcer.policies.stored import StoredPolicy, digest_of
 
 log = logging.getLogger("enforcer")
 
@@ -85,10 +85,19 @@ def load_policy(where: str | Path) -> Policy:
         ConfigError: an address is not one.
         PolicyError: it cannot be read or has faults; `faults` holds every one of them, in order of lines.
     """
-    policy, instead = judge_policy(where)
+    return begin_with(where)[0]
+
+
+def begin_with(where: str | Path) -> tuple[Policy, str]:
+    """As `load_policy`.
+
+    Returns:
+        The policy, and its document's digest, by which a watcher knows it again; none of a fallback's.
+    """
+    policy, digest, instead = _judge(where)
     if instead:
         log.error("%s", instead, extra={"action": "policy_load_error"})
-    return policy
+    return policy, digest
 
 
 def judge_policy(where: str | Path) -> tuple[Policy, str]:
@@ -97,20 +106,30 @@ def judge_policy(where: str | Path) -> tuple[Policy, str]:
     Returns:
         The policy, and what is to be told where it is the fallback's; else an empty text.
     """
+    policy, _, instead = _judge(where)
+    return policy, instead
+
+
+def read_only_from(where: str | Path) -> Policy:
+    """The policy of this place and no other; arguments and errors are those of `load_policy`."""
+    return _read(where)[0]
+
+
+def _judge(where: str | Path) -> tuple[Policy, str, str]:
     try:
-        return read_only_from(where), ""
+        return *_read(where), ""
     except PolicyAway as away:
         fallback = read_policy_address(str(where)).fallback
         if not fallback:
             raise
         policy = read_only_from(Path(fallback))
-        return policy, f"{away}; begun with version {policy.version} of {fallback}"
+        return policy, "", f"{away}; begun with version {policy.version} of {fallback}"
 
 
-def read_only_from(where: str | Path) -> Policy:
-    """The policy of this place and no other; arguments and errors are those of `load_policy`."""
+def _read(where: str | Path) -> tuple[Policy, str]:
     source = source_of(where)
     try:
-        return parse_policy(source.read(), source=source.name)
+        document = source.read()
+        return parse_policy(document, source=source.name), digest_of(document)
     finally:
         source.close()

@@ -41,13 +41,18 @@ class Governed(Protocol):
 class PolicyWatcher:
     """Looks at one source once a second, in a thread of its own."""
 
-    def __init__(self, source: PolicySource, governed: Governed, *, every_s: float = _EVERY_S) -> None:
-        """Watch `source`. The first look reads it: it may have been edited since the policy in force was loaded."""
+    def __init__(
+        self, source: PolicySource, governed: Governed, *, digest: str = "", every_s: float = _EVERY_S
+    ) -> None:
+        """Watch `source`. The first look reads it: it may have been edited since the policy in force was loaded.
+
+        `digest`: of that one's document, which is not taken in again.
+        """
         self._source = source
         self._governed = governed
         self._every_s = every_s
         self._seen: object = None
-        self._digest = ""
+        self._digest = digest
         self._unanswered = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="enforcer-policy", daemon=True)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from benchmarks.owner import CALLERS, Fleet, WrongCount
+from benchmarks.owner import CALLERS, Fleet
+from benchmarks.report import WrongCount
 from enforcer.messages import Answer, Ask, AskFault
 from enforcer.owners.memory import MemoryOwner
 
