@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enforcer.errors import InvalidField
 
 _TOO_MANY, _UNAVAILABLE = 429, 503
+#: Longest refusal that is read to keep its connection, bytes.
+_MOST_READ = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,11 @@ class RetryBudget:
             return False
         self._tokens -= 1
         return True
+
+
+def is_worth_reading(content_length: str) -> bool:
+    """Whether a refusal is short enough to be read to its end: a connection with one half read must be closed."""
+    return content_length.isdecimal() and int(content_length[:9]) <= _MOST_READ
 
 
 def wait_s(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 
+from enforcer.clients.core import is_worth_reading
 from enforcer.clients.retries import Attempts, Retries
 from enforcer.errors import InvalidField
 
@@ -20,8 +21,6 @@ except ImportError as fault:
 #: `extensions={MARK: True}` on a request: it may be sent again whatever its method; False: never.
 MARK = "tallygate_retry"
 _BROKEN = (httpx.NetworkError, httpx.ConnectTimeout, httpx.RemoteProtocolError)
-#: Longest refusal that is read to keep its connection, bytes.
-_MOST_READ = 65_536
 
 
 class RetryTransport(httpx.BaseTransport):
@@ -118,8 +117,7 @@ def _begin(retries: Retries, request: httpx.Request) -> Attempts:
 
 
 def _is_worth_reading(response: httpx.Response) -> bool:
-    length = response.headers.get("content-length", "")
-    return not response.is_stream_consumed and length.isdecimal() and int(length[:9]) <= _MOST_READ
+    return not response.is_stream_consumed and is_worth_reading(response.headers.get("content-length", ""))
 
 
 def _let_go(response: httpx.Response) -> None:

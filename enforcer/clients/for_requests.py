@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from enforcer.clients.core import is_worth_reading
 from enforcer.clients.retries import Retries
 
 try:
@@ -17,9 +18,6 @@ try:
     from requests.utils import rewind_body
 except ImportError as fault:
     raise ImportError("enforcer.clients.for_requests needs requests: pip install 'tallygate[requests]'") from fault
-
-#: Longest refusal that is read to keep its connection, bytes.
-_MOST_READ = 65_536
 
 
 class RetryAdapter(HTTPAdapter):
@@ -90,7 +88,6 @@ def _is_replayable(request: requests.PreparedRequest) -> bool:
 
 def _let_go(response: requests.Response) -> None:
     """Read a short answer to its end: a connection with an answer half read must be closed."""
-    length = response.headers.get("content-length", "")
-    if length.isdecimal() and int(length[:9]) <= _MOST_READ:
+    if is_worth_reading(response.headers.get("content-length", "")):
         response.raw.drain_conn()
     response.close()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,9 +13,9 @@ import redis
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from dashboard.links import sign_in_link
-from tallygate.engines.ports import free_port
 from tallygate.up import LocalStack, StackOptions
 from tests.processes import wait_until
+from tests.servers.running import running
 
 _ANY_PORTS = StackOptions(owner_port=0, kafka_port=0, clickhouse_port=0, dashboard_port=0)
 #: What callers send. The last four characters of the first stand in its id, which the documentation says.
@@ -67,25 +64,11 @@ default_plan: standard
 def _gateway(stack: LocalStack, folder: Path) -> Iterator[str]:
     (folder / "keyed.py").write_text(_APP)
     (folder / "policy.yaml").write_text(_POLICY)
-    port = free_port()
-    environ = {**os.environ, **stack.environ, "TALLYGATE_POLICY": str(folder / "policy.yaml")}
-    command = [sys.executable, "-m", "uvicorn", "--app-dir", str(folder), "keyed:app", "--port", str(port)]
-    with (folder / "gateway.log").open("wb") as log:
-        process = subprocess.Popen(command, env=environ, stdout=log, stderr=subprocess.STDOUT)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        wait_until(lambda: _is_up(address), 30, what="the gateway")
-        yield address
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def _is_up(address: str) -> bool:
-    try:
-        return httpx.get(address).status_code == 200
-    except httpx.TransportError:
-        return False
+    settings = {**stack.environ, "TALLYGATE_POLICY": str(folder / "policy.yaml")}
+    words = ("uvicorn", "--app-dir", str(folder), "keyed:app", "--port", "0")
+    with running(*words, log=folder / "gateway.log", settings=settings) as server:
+        yield server.address
+        server.stop()
 
 
 def _owner_bytes(url: str) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -15,10 +14,9 @@ import httpx
 import pytest
 
 from dashboard.links import sign_in_link
-from tallygate.engines.ports import free_port
 from tallygate.up import LocalStack, StackOptions
 from tests.browser import Browser
-from tests.processes import wait_until
+from tests.servers.running import running
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "asgi"
@@ -29,25 +27,11 @@ _ANY_PORT_WORDS = ("--owner-port", "0", "--kafka-port", "0", "--clickhouse-port"
 @contextmanager
 def _example_gateway(stack: LocalStack, folder: Path) -> Iterator[str]:
     """The ten-line application of the README, served by uvicorn as the README says."""
-    port = free_port()
-    environ = {**os.environ, **stack.environ, "TALLYGATE_POLICY": str(EXAMPLE / "policy.yaml")}
-    command = [sys.executable, "-m", "uvicorn", "--app-dir", str(EXAMPLE), "app:app", "--port", str(port)]
-    with (folder / "gateway.log").open("wb") as log:
-        process = subprocess.Popen(command, env=environ, stdout=log, stderr=subprocess.STDOUT)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        wait_until(lambda: _answers(address), 30, what="the gateway")
-        yield address
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def _answers(address: str) -> bool:
-    try:
-        return httpx.get(address, headers={"x-account": "warm-up"}).status_code == 200
-    except httpx.TransportError:
-        return False
+    settings = {**stack.environ, "TALLYGATE_POLICY": str(EXAMPLE / "policy.yaml")}
+    words = ("uvicorn", "--app-dir", str(EXAMPLE), "app:app", "--port", "0")
+    with running(*words, log=folder / "gateway.log", settings=settings) as server:
+        yield server.address
+        server.stop()
 
 
 @pytest.mark.services

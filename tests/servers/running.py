@@ -32,6 +32,11 @@ class Server:
         self.began_s = time.monotonic()
 
     @property
+    def address(self) -> str:
+        """Where it is called."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
     def worker_pids(self) -> set[int]:
         """Processes that it has started."""
         return set(children_of(self.process.pid))

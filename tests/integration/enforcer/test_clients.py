@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -14,7 +12,6 @@ from typing import Any
 
 import httpx
 import requests
-import uvicorn
 
 from enforcer import Limiter, RateLimitMiddleware
 from enforcer.clients import Retries, RetryBudget
@@ -26,7 +23,7 @@ from enforcer.identity import new_identity
 from enforcer.owners.memory import MemoryOwner
 from enforcer.policies import parse_policy
 from enforcer.testing import RecordingSink
-from tests.processes import wait_until
+from tests.servers.threaded import serving
 
 RATE_PER_S, BURST, REQUESTS = 20, 20, 60
 POLICY = f"version: 3\nplans: {{p: {{rate_per_s: {RATE_PER_S}, burst: {BURST}}}}}\ndefault_plan: p\n"
@@ -50,17 +47,8 @@ def _gateway(sink: RecordingSink, ports: set[int]) -> Iterator[str]:
         return "acme"
 
     app = RateLimitMiddleware(_hello, build, identify=identify)
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on", ws="none"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            wait_until(lambda: server.started or not thread.is_alive(), 10, what="the gateway's start")
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(20)
+    with serving(app) as address:
+        yield address
 
 
 def test_a_client_at_twice_its_plan_is_answered_in_the_end() -> None:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-import uvicorn
 
 from enforcer import EnforcerConfig, RateLimitMiddleware, build_limiter
 from enforcer.http.asgi import Receive, Scope, Send
 from enforcer.testing import RecordingSink
 from tallygate.engines.valkey import Valkey
-from tests.processes import wait_until
+from tests.servers.threaded import serving
 
 POLICY = """\
 version: 3
@@ -37,17 +34,8 @@ async def _hello(_scope: Scope, _receive: Receive, send: Send) -> None:
 def _gateway(owner_url: str, policy: Path, sink: RecordingSink) -> Iterator[str]:
     config = EnforcerConfig(owner_url=owner_url, policy_path=str(policy), copy_id="gw-1")
     app = RateLimitMiddleware(_hello, lambda: build_limiter(config, sink=lambda _: sink))
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on", ws="none"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            wait_until(lambda: server.started or not thread.is_alive(), 10, what="the gateway's start")
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(20)
+    with serving(app) as address:
+        yield address
 
 
 def test_clients_see_what_is_recorded_and_everything_is_settled(fresh_valkey: Valkey, tmp_path: Path) -> None:
