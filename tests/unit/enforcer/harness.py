@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from enforcer.clock import ManualClock
@@ -80,6 +81,30 @@ def owner_of(limiter: Limiter) -> Owner:
     """The one owner of a limiter, as it has it."""
     (owner,) = limiter._owners.nodes.values()
     return owner
+
+
+class MovingOwners:
+    """Owners of which one, named by the test, has all buckets; it moves them, as another thread moves a cluster's."""
+
+    def __init__(self, nodes: Mapping[str, Owner], *, where: str) -> None:
+        self.nodes = nodes
+        self.where, self.version = where, 0
+
+    def place(self, caller: str, limit: str) -> str:
+        """Where the test says."""
+        return self.where
+
+    def refresh(self) -> bool:
+        """Nothing but the test moves them."""
+        return False
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def move(self, where: str) -> None:
+        """All buckets are there from now on."""
+        self.where = where
+        self.version += 1
 
 
 class _Shared(MemoryOwner):

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from enforcer.clock import ManualClock
 from enforcer.identity import new_identity
 from enforcer.limiting.limiter import Limiter
 from enforcer.owners.memory import MemoryOwner
-from enforcer.owners.port import Owner
 from enforcer.settings import LimiterSettings
 from enforcer.testing import RecordingSink
-from tests.unit.enforcer.harness import Fleet, make_policy
+from tests.unit.enforcer.harness import Fleet, MovingOwners, make_policy
 
 _SITE = {"site": {"by": "everyone", "rate_per_s": 1e6, "burst": 1_000_000}}
 _SEARCH = {"search": {"by": "caller", "scopes": ["search"], "rate_per_s": 0.001, "burst": 1}}
@@ -58,30 +55,19 @@ class _Node(MemoryOwner):
         """Stay open."""
 
 
-class _Placed:
-    """Owners whose table is changed by the test, as a cluster's is by another thread."""
+class _Placed(MovingOwners):
+    """A limiter whose owners are changed by the test, as a cluster's table is by another thread."""
 
     def __init__(self, *names: str) -> None:
         self.clock = ManualClock()
-        self.nodes: Mapping[str, Owner] = {name: _Node(now_us=self.clock.unix_us) for name in names}
-        self.where, self.version = names[0], 0
+        super().__init__({name: _Node(now_us=self.clock.unix_us) for name in names}, where=names[0])
         settings = LimiterSettings(threaded=False, jitter=lambda: 0.5)
         policy = make_policy(rate_per_s=0.001, burst=1_000)
         identity = new_identity("copy", unix_ms=1, pid=1)
         self.limiter = Limiter(policy, self, RecordingSink(), identity, settings=settings, clock=self.clock)
 
-    def place(self, caller: str, limit: str) -> str:
-        return self.where
-
-    def refresh(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        """Nothing is held."""
-
     def move(self, where: str) -> None:
-        self.where = where
-        self.version += 1
+        super().move(where)
         self.limiter._askers.look_again()
 
     def advance(self, seconds: float) -> None:

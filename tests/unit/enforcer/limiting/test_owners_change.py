@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -11,38 +11,19 @@ from enforcer.identity import new_identity
 from enforcer.limiting.limiter import Limiter
 from enforcer.messages import Answer, Ask, AskFault
 from enforcer.owners.memory import MemoryOwner
-from enforcer.owners.port import Owner
 from enforcer.settings import LimiterSettings
 from enforcer.testing import RecordingSink
 from enforcer.types import Source
 from tests.processes import wait_until
-from tests.unit.enforcer.harness import make_policy
+from tests.unit.enforcer.harness import MovingOwners, make_policy
 
 
-class _Two:
-    """Two nodes; `live` are those that there are, and all buckets are at `where`."""
+class _Two(MovingOwners):
+    """Two nodes, `all`; `nodes` are those that there are."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.all = {name: MemoryOwner(now_us=clock.unix_us) for name in "AB"}
-        self.live: Mapping[str, Owner] = dict(self.all)
-        self.where, self.version = "A", 0
-
-    @property
-    def nodes(self) -> Mapping[str, Owner]:
-        return self.live
-
-    def place(self, caller: str, limit: str) -> str:
-        return self.where
-
-    def refresh(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-    def move(self, where: str) -> None:
-        self.where = where
-        self.version += 1
+        super().__init__(dict(self.all), where="A")
 
 
 def _on_two() -> tuple[Limiter, _Two, RecordingSink]:
@@ -60,7 +41,7 @@ def test_an_owner_that_is_replaced_while_it_is_away_is_no_outage_any_more() -> N
     limiter, owners, sink = _on_two()
     owners.all["A"].away = "dead"
     assert limiter.check("acme").source is Source.DEGRADED
-    owners.live = {"B": owners.all["B"]}
+    owners.nodes = {"B": owners.all["B"]}
     owners.move("B")
     limiter._askers.look_again()
     assert not limiter.degraded
@@ -122,7 +103,7 @@ def test_asks_of_all_owners_are_numbered_together(monkeypatch: pytest.MonkeyPatc
 def test_a_copy_asks_where_its_buckets_are_before_its_first_word_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """A service behind sentinels has no address yet, and a cluster's seeds are not all of it: a start is no outage."""
     owners, sink, done = _Two(ManualClock()), RecordingSink(), list[str]()
-    owners.live = {"A": owners.all["A"]}
+    owners.nodes = {"A": owners.all["A"]}
 
     def look() -> bool:
         done.append("look")
