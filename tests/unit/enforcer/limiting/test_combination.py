@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from enforcer.core.resolution import EVERYONE
@@ -213,13 +215,18 @@ def test_a_local_refusal_gives_back_what_another_local_bucket_had_paid() -> None
     assert 1 == bucket.remaining
 
 
-def test_the_next_grant_is_asked_for_early_for_each_limit_that_runs_low() -> None:
-    """A steady caller never waits, whichever of its limits runs out first."""
-    fleet = Fleet(make_policy(rate_per_s=1_000, burst=2_000, limits=SITE), ask_ahead_above_ms=0.0)
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("limits", [{}, SITE])
+def test_the_next_grant_is_asked_for_early_for_each_limit_that_runs_low(
+    asynchronous: bool, limits: dict[str, object]
+) -> None:
+    """A steady caller never waits, whichever of its limits runs out first, in threads and in event loops."""
+    fleet = Fleet(make_policy(rate_per_s=1_000, burst=2_000, limits=limits), ask_ahead_above_ms=0.0)
     sources: list[Source] = []
     for _ in range(64):
         fleet.advance(0.02)
-        sources.append(fleet.limiter.check("acme").source)
+        check, acheck = fleet.limiter.check, fleet.limiter.acheck
+        sources.append((asyncio.run(acheck("acme")) if asynchronous else check("acme")).source)
     assert [Source.LOCAL] * 40 == sources[-40:]
 
 

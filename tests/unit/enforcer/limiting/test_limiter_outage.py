@@ -116,3 +116,20 @@ def test_a_grant_that_expires_while_its_bucket_is_bad_is_settled_truly() -> None
     spent = fleet.sink.spent_by_grant()
     assert spent == {key: total.spent for key, total in fleet.sink.final_totals().items() if total.spent}
     assert BURST - sum(spent.values()) == pytest.approx(_level(fleet), abs=0.01)
+
+
+def test_an_owner_that_is_back_is_told_at_once_what_is_held() -> None:
+    """It may have lost its state, and would lend the same tokens to whoever asks first."""
+    fleet = Fleet(make_policy(rate_per_s=10, burst=BURST), idle_settle_s=60)
+    for _ in range(20):
+        fleet.limiter.check("acme")
+    held = fleet.limiter._lanes["acme", "default"].account.held
+    assert held > 0
+    fleet.owner.away = "tested"
+    assert fleet.limiter.check("other").source is Source.DEGRADED
+    fleet.owner.lose_state()
+    fleet.owner.away = None
+    fleet.advance(1)
+    bucket = fleet.owner.bucket("acme", "rate")
+    assert bucket is not None, "nobody has asked for anything since, and the owner knows of the grant"
+    assert [held] == [grant.size - grant.spent for member in bucket.members.values() for grant in member.open]

@@ -97,6 +97,7 @@ def test_a_short_silence_is_no_outage() -> None:
     assert [] == sink.changes
     presence.overdue(3 * S)
     assert presence.is_away(4 * S)
+    assert [True] == [change.entered for change in sink.changes], "a long one is told by whoever meets it"
     presence.lost("tested")
     presence.lost("tested")
     assert not presence.is_silent
