@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from enforcer.core.account import Account
 from enforcer.core.resolution import EVERYONE
 from enforcer.limiting.limiter import Limiter
 from enforcer.types import Charge, Reason, Source, Verdict
@@ -237,3 +238,24 @@ def test_a_request_with_more_limits_than_the_fast_path_has_room_for_is_decided_a
     assert 5 == _admitted(fleet.limiter, "acme", 20)
     fleet.limiter.close()
     assert {5} == {_spent(fleet, EVERYONE, limit) for limit in many}
+
+
+def test_what_one_limit_paid_is_given_back_if_another_was_spent_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread's fast path may take the last token after this request looked: nothing may be half charged."""
+    fleet = Fleet(make_policy(limits=SITE), locked=True)
+    for _ in range(20):
+        fleet.limiter.check("acme")
+    spend, taken = Account.spend, [0]
+
+    def taken_in_between(account: Account, cost: int, now_ns: int, *, past_expiry: bool = False) -> int:
+        if account.limit == "site" and not taken[0]:
+            taken[0] += 1
+            return -1
+        return spend(account, cost, now_ns, past_expiry=past_expiry)
+
+    monkeypatch.setattr(Account, "spend", taken_in_between)
+    assert fleet.limiter.check("acme").allowed
+    assert taken == [1]
+    fleet.limiter.close()
+    totals = {key: total.spent for key, total in fleet.sink.final_totals().items() if total.spent}
+    assert totals == fleet.sink.spent_by_grant()
