@@ -23,7 +23,7 @@ up: setup ## everything on this machine, until Ctrl-C
 	@$(PY) -m tallygate up $(UP_ARGS)
 
 test: setup-services ## the whole test suite on real engines
-	@$(PY) -m pytest $(TEST_ARGS)
+	@$(PY) -m pytest -n 2 --dist worksteal $(TEST_ARGS)
 
 check: setup ## linters, types, import rules
 	@.venv/bin/ruff check
@@ -32,7 +32,7 @@ check: setup ## linters, types, import rules
 	@.venv/bin/lint-imports
 
 bench: setup-services ## every benchmark, one table each
-	@for name in check lock wire owner simulate sidecar envoy pipeline; do $(PY) -m benchmarks.$$name || exit 1; done
+	@for name in check lock wire owner simulate sidecar envoy pipeline queries; do $(PY) -m benchmarks.$$name || exit 1; done
 
 compose-check: ## docker-compose.yml on a Docker engine of its own, with traffic and crashes (Debian, root, ten minutes)
 	@scripts/compose-check.sh

@@ -1,4 +1,4 @@
-"""The settings of the recorder and the worker: read from the environment once, all faults reported at once.
+"""The settings of recorder, worker, second stage and settler: read once, all faults reported at once.
 
 Never connects to anything, and never shows a password.
 """
@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from aggregator.retention.tiers import Keep
+from enforcer.core.anonymous import ANONYMOUS
 from enforcer.errors import ConfigError
 
 _DATABASE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
@@ -86,7 +88,7 @@ def _dsn_faults(parts: SplitResult, port: int | None, database: str) -> list[str
 
 @dataclass(frozen=True, slots=True)
 class AggregatorConfig:
-    """Everything that the recorder and the worker are told.
+    """Everything that the recorder, the worker, the second stage and the settler are told.
 
     Attributes:
         kafka: bootstrap servers, ``host:port`` separated by commas.
@@ -101,8 +103,17 @@ class AggregatorConfig:
         state_dir: where the worker keeps what Faust wants on disk; nothing that counts.
         start_timeout_s: how long to wait at start for Kafka and ClickHouse before giving up.
         worker_flush_ms: the worker writes what changed this often.
+        signals_group: consumer group of the second stage.
+        signals_flush_ms: the second stage writes what changed this often.
+        signals_floor: requests a minute from which a caller without refusals has rows of its own in `signals`.
+        anonymous_caller: how the policy calls the callers that nobody named.
         fetch_wait_ms: how long the broker may hold back an answer to the worker for want of data; 0 leaves Faust's
             own 1,500 ms. For the embedded broker, which holds it to the end; Apache Kafka needs no other value.
+        settle_grace_s: a minute is settled so long after its end, when its last blocks have come.
+        settle_round_ms: the settler looks at the journal this often.
+        settle_days: minutes older than this are not recounted; see `recounted_days`.
+        settle_nice: how far the settler, and its statements in the database, stand back for others.
+        keep: how long each tier of the record is kept; the recorder applies it at its start.
     """
 
     kafka: str
@@ -115,9 +126,23 @@ class AggregatorConfig:
     flush_decisions: int
     state_dir: Path
     start_timeout_s: float
-    worker_flush_ms: int = 750
+    worker_flush_ms: int = 1_000
     fetch_wait_ms: int = 0
     flush_bytes: int = 256 * 1024 * 1024
+    settle_grace_s: int = 30
+    settle_round_ms: int = 5_000
+    settle_days: int = 13
+    settle_nice: int = 10
+    keep: Keep = field(default_factory=Keep)
+    signals_group: str = "tallygate-signals"
+    signals_flush_ms: int = 1_000
+    signals_floor: int = 60
+    anonymous_caller: str = ANONYMOUS
+
+    @property
+    def recounted_days(self) -> int:
+        """How old a minute may be to be recounted; never older than all of its raw decisions are kept."""
+        return min(self.settle_days, self.keep.admitted_days)
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> AggregatorConfig:
@@ -134,13 +159,27 @@ class AggregatorConfig:
             recorder_group=read.group("TALLYGATE_RECORDER_GROUP", "tallygate-recorder"),
             worker_group=read.group("TALLYGATE_WORKER_GROUP", "tallygate-worker"),
             session_timeout_ms=read.whole("TALLYGATE_SESSION_TIMEOUT_MS", 10_000, low=1_000, high=300_000),
-            flush_ms=read.whole("TALLYGATE_FLUSH_MS", 400, low=10, high=60_000),
+            flush_ms=read.whole("TALLYGATE_FLUSH_MS", 800, low=10, high=60_000),
             flush_decisions=read.whole("TALLYGATE_FLUSH_DECISIONS", 500_000, low=1, high=1_000_000),
             state_dir=Path(read.text("TALLYGATE_STATE_DIR", ".tallygate")),
             start_timeout_s=float(read.whole("TALLYGATE_START_TIMEOUT_S", 60, low=0, high=86_400)),
-            worker_flush_ms=read.whole("TALLYGATE_WORKER_FLUSH_MS", 750, low=50, high=60_000),
+            worker_flush_ms=read.whole("TALLYGATE_WORKER_FLUSH_MS", 1_000, low=50, high=60_000),
             fetch_wait_ms=read.whole("TALLYGATE_FETCH_WAIT_MS", 0, low=0, high=10_000),
             flush_bytes=read.whole("TALLYGATE_FLUSH_BYTES", 256 * 1024 * 1024, low=1_000_000, high=2**36),
+            settle_grace_s=read.whole("TALLYGATE_SETTLE_GRACE_S", 30, low=0, high=3_600),
+            settle_round_ms=read.whole("TALLYGATE_SETTLE_ROUND_MS", 5_000, low=50, high=60_000),
+            settle_days=read.whole("TALLYGATE_SETTLE_DAYS", 13, low=1, high=400),
+            settle_nice=read.whole("TALLYGATE_SETTLE_NICE", 10, low=0, high=19),
+            keep=Keep(
+                admitted_days=read.whole("TALLYGATE_KEEP_ADMITTED_DAYS", 14, low=1, high=10_000),
+                refused_days=read.whole("TALLYGATE_KEEP_REFUSED_DAYS", 90, low=1, high=10_000),
+                minutes_days=read.whole("TALLYGATE_KEEP_MINUTES_DAYS", 400, low=1, high=10_000),
+                days_years=read.whole("TALLYGATE_KEEP_DAYS_YEARS", 10, low=1, high=100),
+            ),
+            signals_group=read.group("TALLYGATE_SIGNALS_GROUP", "tallygate-signals"),
+            signals_flush_ms=read.whole("TALLYGATE_SIGNALS_FLUSH_MS", 1_000, low=50, high=60_000),
+            signals_floor=read.whole("TALLYGATE_SIGNALS_FLOOR", 60, low=1, high=1_000_000),
+            anonymous_caller=read.text("TALLYGATE_ANONYMOUS_CALLER", ANONYMOUS),
         )
         if read.faults:
             raise ConfigError(

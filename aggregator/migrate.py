@@ -1,7 +1,7 @@
 """Brings a database to the schema of this release: numbered migrations, each applied once and never edited after.
 
-Never drops anything, and never goes back. Safe to run by several processes at the same time: every statement may be
-repeated.
+Never drops what is not made anew from what stays, and never goes back. Safe to run by several processes at the same
+time: every statement may be repeated.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def migrate(target: str | ClickHouseDsn | Store, *, steps: Sequence[Migration] |
         return _apply(target, known)
     dsn = parse_dsn(target) if isinstance(target, str) else target
     create_database(dsn)
-    store = ClickHouseStore.open(dsn)
+    # A change of a column's type rewrites it in all parts: on a large record that takes longer than anybody waits.
+    store = ClickHouseStore.open(dsn, wait_for_rewrites=False)
     try:
         return _apply(store, known)
     finally:

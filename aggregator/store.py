@@ -20,6 +20,10 @@ class StoreRefused(Exception):
     """The database answered that the statement itself is wrong: trying again will not help."""
 
 
+class StoreTooMuch(StoreRefused):
+    """The statement would go beyond a bound that it names itself: less at a time will do. Nothing was written."""
+
+
 class Store(Protocol):
     """What the recorder and the worker write to and read their state from. One handle serves one thread."""
 
@@ -38,10 +42,23 @@ class Store(Protocol):
         """Run one SELECT with server-side bound parameters (``{name:Type}``) and return its rows."""
         ...
 
-    def command(self, sql: str) -> None:
-        """Run one statement without a result."""
+    def command(self, sql: str, parameters: Mapping[str, Any] | None = None) -> None:
+        """Run one statement without a result, with server-side bound parameters."""
         ...
 
     def close(self) -> None:
         """Release connections; safe to call twice."""
+        ...
+
+
+def values_of(row: Any) -> tuple[Any, ...]:
+    """The values of a named tuple inside a row, which comes as a mapping or as a tuple."""
+    return tuple(row.values()) if isinstance(row, Mapping) else tuple(row)
+
+
+class ColumnStore(Store, Protocol):
+    """A store that gives millions of rows at once."""
+
+    def arrow(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        """`rows` as columns. Names of low cardinality come as dictionaries."""
         ...

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import clickhouse_connect
 import pyarrow as pa
@@ -15,7 +15,7 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError, DataError, ProgrammingError
 
 from aggregator.config import ClickHouseDsn, parse_dsn
-from aggregator.store import StoreRefused, StoreUnavailable
+from aggregator.store import StoreRefused, StoreTooMuch, StoreUnavailable
 
 #: More rows than this would become more than one part, and an INSERT of several parts is not atomic.
 MAX_ROWS = 1_000_000
@@ -29,6 +29,17 @@ _INSERT_SETTINGS: dict[str, Any] = {
     "min_insert_block_size_bytes": 0,
     "optimize_on_insert": 0,
 }
+
+#: Of every statement on a handle. `decisions` is partitioned by the day of a column whose minute is in the sort key,
+#: but not the column: with FINAL the engine (26.3 and later) else reads all days that are kept, whatever span is asked
+#: for, because versions of a row might lie in several. They never do.
+_HANDLE_SETTINGS: dict[str, Any] = {"defer_partition_pruning_after_final": 0}
+
+#: The name that servers of before 25.9 know too.
+_NICE_SETTING: Final = "os_thread_priority"
+
+#: The server keeps the answer until it is whole: a stream that an error cuts off could be taken for its end.
+_ARROW_SETTINGS: dict[str, Any] = {"output_format_arrow_low_cardinality_as_dictionary": 1, "wait_end_of_query": 1}
 
 #: Error codes after which the same statement may succeed later: the server is full, busy, starting or going away.
 _TRANSIENT_CODES = frozenset(
@@ -61,6 +72,7 @@ _TRANSIENT_CODES = frozenset(
     }
 )
 _DISK_FULL_CODES = frozenset({243})
+_TOO_MUCH_CODES = frozenset({158})  # TOO_MANY_ROWS: a bound on rows or groups that the statement set itself
 _DISK_FULL_TEXTS = ("No space left on device", "errno: 28", "Disk quota exceeded", "NOT_ENOUGH_SPACE")
 _HINTS = {
     60: "run `tallygate migrate`",
@@ -98,8 +110,21 @@ class ClickHouseStore:
         database: str | None = None,
         connect_timeout_s: float = 5.0,
         answer_timeout_s: float = 60.0,
+        nice: int = 0,
+        wait_for_rewrites: bool = True,
     ) -> ClickHouseStore:
-        """The same from an address that was read already; `database` instead of its own, which may not exist yet."""
+        """The same from an address that was read already.
+
+        Args:
+            dsn: the address.
+            database: instead of its own, which may not exist yet.
+            connect_timeout_s: how long to wait for the connection.
+            answer_timeout_s: how long to wait for each answer.
+            nice: priority (1 to 19, lower the higher) of the threads that run its statements, where the server may set
+                it; 0: as all others.
+            wait_for_rewrites: whether an ALTER is answered only when what is on disk is rewritten; else that happens in
+                the background, and reads see the new form at once.
+        """
         with _explained(dsn.address):
             client = clickhouse_connect.get_client(
                 host=dsn.host,
@@ -113,6 +138,9 @@ class ClickHouseStore:
                 autogenerate_session_id=False,
                 dedicated_pool=True,
                 tz_mode="aware",
+                settings=_HANDLE_SETTINGS
+                | ({_NICE_SETTING: nice} if nice else {})
+                | ({} if wait_for_rewrites else {"alter_sync": 0}),
             )
         return cls(client, dsn.address)
 
@@ -148,10 +176,17 @@ class ClickHouseStore:
             found = self._client.query(sql, parameters=dict(parameters) if parameters else None).result_rows
         return [tuple(row) for row in found]
 
-    def command(self, sql: str) -> None:
+    def arrow(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        """See `ColumnStore.arrow`."""
+        with _explained(self.address):
+            return self._client.query_arrow(
+                sql, parameters=dict(parameters) if parameters else None, settings=_ARROW_SETTINGS, use_strings=True
+            )
+
+    def command(self, sql: str, parameters: Mapping[str, Any] | None = None) -> None:
         """See `Store.command`."""
         with _explained(self.address):
-            self._client.command(sql)
+            self._client.command(sql, parameters=dict(parameters) if parameters else None)
 
     def close(self) -> None:
         """See `Store.close`."""
@@ -181,6 +216,8 @@ def classify(address: str, error: Exception) -> StoreUnavailable | StoreRefused:
         return StoreUnavailable(f"ClickHouse at {address} cannot do it now: {text}")
     if code is None and not isinstance(error, ProgrammingError | DataError):
         return StoreUnavailable(f"ClickHouse at {address} does not answer: {_cause(error)}")
+    if code in _TOO_MUCH_CODES:
+        return StoreTooMuch(f"ClickHouse at {address} refused: {text}")
     hint = f" ({_HINTS[code]})" if code in _HINTS else ""
     return StoreRefused(f"ClickHouse at {address} refused{hint}: {text}")
 

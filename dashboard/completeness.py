@@ -11,12 +11,16 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from dashboard import formats
-from dashboard.rows import CallerRecord, CopyMark, Counts
+from dashboard.rows import CallerRecord, CopyMark, Counts, Losses, Settled
 
 #: Three missed heartbeats: a healthy copy speaks every 5 s and is read within another 3 s.
 LATE_AFTER_S = 18
 #: A copy that has been silent for this long without saying that it stopped no longer holds the page back.
 GONE_AFTER_S = 600
+#: A minute is settled half a minute after its end, and within another minute where all is well.
+SETTLED_LATE_AFTER_S = 120
+#: From here on it is said in hours how late it is.
+_HOURS_FROM_S = 7_200
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,9 @@ class Completeness:
         copies: how many copies are expected to speak.
         late: names of those that are late, the longest silent first.
         lost: decisions that were made and not recorded, by the copies' own statements.
+        gaps: decisions that are missing in the record besides, and nobody said why.
+        settled: which minute is the first that is not settled.
+        settling_late_s: for how long that minute has been over, where that is longer than it should be; else 0.
     """
 
     until_us: int | None
@@ -36,10 +43,18 @@ class Completeness:
     copies: int
     late: tuple[str, ...]
     lost: int
+    gaps: int
+    settled: Settled
+    settling_late_s: int
 
 
-def completeness(marks: Sequence[CopyMark], *, now_us: int, lost: int) -> Completeness:
-    """Judge the copies' marks; only the newest epoch of each copy counts, and none that stopped or is gone."""
+def completeness(marks: Sequence[CopyMark], *, now_us: int, losses: Losses, settled: Settled) -> Completeness:
+    """Judge the copies' marks; only the newest epoch of each copy counts, and none that stopped or is gone.
+
+    What is missing and what copies say they lost was held against each other life by life, where the numbers are known:
+    what one copy lost explains nothing of another's.
+    """
+    rest = (losses.lost, losses.silent, settled, _settling_late_s(settled, now_us))
     newest: dict[str, CopyMark] = {}
     for mark in marks:
         if mark.copy_id not in newest or newest[mark.copy_id].epoch < mark.epoch:
@@ -50,12 +65,12 @@ def completeness(marks: Sequence[CopyMark], *, now_us: int, lost: int) -> Comple
         known = max((mark.sealed_at_us for mark in newest.values()), default=None)
         # Copies that all said they stopped owe nothing more; ones that fell silent may.
         whole = now_us if known is not None and all(mark.stopped for mark in newest.values()) else known
-        return Completeness(known, whole, 0, (), lost)
+        return Completeness(known, whole, 0, (), *rest)
     late = sorted((m for m in expected if m.sealed_at_us < late_us), key=lambda m: (m.sealed_at_us, m.copy_id))
     on_time = [mark.sealed_at_us for mark in expected if mark.sealed_at_us >= late_us]
     until_us = min(on_time) if on_time else max(mark.sealed_at_us for mark in expected)
     whole_until_us = min(mark.sealed_at_us for mark in expected)
-    return Completeness(until_us, whole_until_us, len(expected), tuple(mark.copy_id for mark in late), lost)
+    return Completeness(until_us, whole_until_us, len(expected), tuple(mark.copy_id for mark in late), *rest)
 
 
 def totals_arriving(record: CallerRecord, totals: Counts, state: Completeness, *, now_us: int) -> bool:
@@ -87,8 +102,32 @@ def completeness_line(state: Completeness, zone: ZoneInfo, *, now_us: int, arriv
         line += f"; {formats.plural(state.copies, 'server', 'servers')} reporting"
     else:
         line += "; no server has reported since"
-    if state.lost:
-        line += f"; {formats.plural(state.lost, 'decision', 'decisions')} not recorded"
+    line += f"; {_settled_words(state, zone, now_us)}"
+    if state.lost or state.gaps:
+        line += f"; {formats.plural(state.lost + state.gaps, 'decision', 'decisions')} not recorded"
+    if state.gaps:
+        line += f", {formats.count(state.gaps)} of them for no known reason"
     if arriving:
         line += "; totals are still arriving"
     return line + "."
+
+
+def _settling_late_s(settled: Settled, now_us: int) -> int:
+    if settled.from_us is None:
+        return 0
+    over_s = (now_us - settled.from_us) // 1_000_000 - 60
+    return over_s if over_s > SETTLED_LATE_AFTER_S else 0
+
+
+def _settled_words(state: Completeness, zone: ZoneInfo, now_us: int) -> str:
+    """Up to when totals are final, and by how much that is later than it should be."""
+    settled = state.settled
+    if not settled.ever:
+        return "not settled yet"
+    if settled.from_us is None:
+        return "all of it settled"
+    words = f"settled up to {formats.minute_of(settled.from_us, zone, now_us=now_us)}"
+    if state.settling_late_s:
+        seconds, unit = (60, "min") if state.settling_late_s < _HOURS_FROM_S else (3_600, "h")
+        words += f", {formats.count(state.settling_late_s // seconds)}{formats.NBSP}{unit} behind"
+    return words

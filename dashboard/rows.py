@@ -128,6 +128,25 @@ class Busiest:
 
 
 @dataclass(frozen=True, slots=True)
+class Losses:
+    """Decisions that the record lacks: `lost` by the copies' own word, `silent` without any."""
+
+    lost: int = 0
+    silent: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """How far what is on record is settled: `from_us` is the first minute that is not, None if all is.
+
+    `ever` is False where no settler has run.
+    """
+
+    from_us: int | None = None
+    ever: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class CallerRecord:
     """All that a page about one caller is made from: read in one go, for one span.
 
@@ -145,4 +164,5 @@ class CallerRecord:
     decided: int
     refusals: list[Decision]
     marks: list[CopyMark]
-    lost: int
+    losses: Losses
+    settled: Settled

@@ -81,7 +81,7 @@ def report_record(config: DashboardConfig) -> None:
     record = Record(config.clickhouse, Limits())
     try:
         with record.of_fleet() as ask:
-            ask("fleet_marks", since_s=0)
+            ask("fleet_complete", from_s=0, to_s=1, since_s=0)
     except RecordUnavailable as fault:
         _log.error("the record cannot be read yet; pages will say so and try again: %s", fault)
     else:

@@ -19,16 +19,42 @@ from aggregator.config import ClickHouseDsn
 from aggregator.sql import load_queries
 from aggregator.store import StoreRefused, StoreUnavailable
 from aggregator.store_clickhouse import classify
+from dashboard.beside import Beside
 
 _Read = TypeVar("_Read")
 
 #: The tables that hold rows of callers. A query about one caller sees no other row of them, whatever its text says.
-TENANT_TABLES = ("conflicts", "cost_changes", "decisions", "grants", "live", "settlements")
+TENANT_TABLES = (
+    "conflicts",
+    "cost_changes",
+    "decisions",
+    "disagreements",
+    "erasing",
+    "fairness",
+    "grant_minutes",
+    "grants",
+    "ledger_hours",
+    "live",
+    "quarter_days",
+    "quarters",
+    "settled_days",
+    "settled_minutes",
+    "settlements",
+    "signals",
+    "terms",
+)
 #: First word of a query's name: who may run it.
 CALLER, FLEET, SUPPORT = "caller", "fleet", "support"
 
+#: Queries that read so little that a second thread costs more than it brings.
+_NARROW = frozenset({
+    "caller_days", "caller_minutes", "fleet_complete", "fleet_stand", "support_block", "support_decision"
+})  # fmt: skip
+
 #: Handles kept for reuse; more may be open at the same time, but only so many are kept.
-_KEPT_HANDLES = 8
+_KEPT_HANDLES = 12
+#: Threads that read beside those of pages, of all pages together.
+_BESIDE = 6
 
 
 class RecordUnavailable(Exception):
@@ -70,6 +96,10 @@ class Limits:
             "result_overflow_mode": "throw",
             "max_memory_usage": self.memory_bytes,
             "max_threads": self.threads,
+            # Rows of one identity have the same time, so a day that is not asked for holds none of them.
+            "defer_partition_pruning_after_final": 0,
+            # For the same reason days need not be merged with each other, but each with itself.
+            "do_not_merge_across_partitions_select_final": 1,
         }
 
 
@@ -79,6 +109,13 @@ class Ask(Protocol):
     def __call__(self, name: str, **values: Any) -> Sequence[tuple[Any, ...]]:
         """Its rows. Raises `RecordUnavailable`; `PermissionError` for a query that this reader may not run."""
         ...
+
+
+class _Here(threading.local):
+    """What a thread reads for."""
+
+    def __init__(self) -> None:
+        self.given_up: Callable[[], bool] = lambda: False
 
 
 class Record:
@@ -91,7 +128,8 @@ class Record:
         self._free: list[Client] = []
         self._answers = 0
         self._lock = threading.Lock()
-        self._here = threading.local()
+        self._here = _Here()
+        self._beside = Beside(_BESIDE)
 
     @property
     def address(self) -> str:
@@ -143,11 +181,17 @@ class Record:
         Raises:
             RecordUnavailable: it was given up, besides whatever `call` raises.
         """
+        before = self._here.given_up
         self._here.given_up = given_up
         try:
             return call()
         finally:
-            del self._here.given_up
+            self._here.given_up = before
+
+    def beside(self, call: Callable[[], _Read]) -> Callable[[], _Read]:
+        """Begin `call` beside what this thread reads, and give it up together with that; returned waits for it."""
+        given_up = self._here.given_up
+        return self._beside.begin(lambda: self.unless(given_up, call))
 
     def probe(self, seconds: float) -> None:
         """Ask the least that can be asked, on a handle of its own: whether anybody is there.
@@ -176,7 +220,8 @@ class Record:
         self, client: Client, name: str, values: Mapping[str, Any], settings: Mapping[str, Any]
     ) -> Sequence[tuple[Any, ...]]:
         self._still_wanted()
-        allowed = {**self._limits.settings(), **settings, "readonly": 1}
+        narrow = {"max_threads": 1} if name in _NARROW else {}
+        allowed = {**self._limits.settings(), **narrow, **settings, "readonly": 1}
         return self._query(client, name, self._catalogue[name].sql, values, allowed)
 
     def _query(
@@ -190,8 +235,7 @@ class Record:
         return [tuple(row) for row in answer.result_rows]
 
     def _still_wanted(self) -> None:
-        given_up: Callable[[], bool] | None = getattr(self._here, "given_up", None)
-        if given_up is not None and given_up():
+        if self._here.given_up():
             raise RecordUnavailable("the page was given up before all was read")
 
     @contextmanager

@@ -36,7 +36,7 @@ async def support_page(request: Request) -> Response:
     return house_of(request).page("support.html", session=session, q=sought, frame=frame, **_values(found, frame))
 
 
-class Found:
+class SearchResult:
     """What a search led to: a caller's page, perhaps with one decision, or an explanation why there is none."""
 
     def __init__(self, *, view: CallerView | None = None, row: RefusalRow | None = None) -> None:
@@ -48,14 +48,14 @@ class Found:
         self.callers_title = "Callers on record"
 
 
-def look_up(record: Record, sought: str, frame: Frame) -> Found:
+def look_up(record: Record, sought: str, frame: Frame) -> SearchResult:
     """A request id if it reads like one and is on record; else a caller of that name; else what begins like it.
 
     Raises:
         RecordUnavailable: the record cannot be read now.
     """
     if not sought:
-        found = Found()
+        found = SearchResult()
         found.callers = known_callers(record, "", rows=OFFERED)
         return found
     decision, is_id = _by_request_id(record, sought)
@@ -67,7 +67,7 @@ def look_up(record: Record, sought: str, frame: Frame) -> Found:
     shown = [*rows.refusals, *([decision] if decision is not None else [])]
     grants = read_grants(record, caller, shown)
     row = refusal_row(decision, rows, frame, grants) if decision is not None else None
-    return Found(view=caller_view(caller, frame, rows, grants), row=row)
+    return SearchResult(view=caller_view(caller, frame, rows, grants), row=row)
 
 
 def _by_request_id(record: Record, sought: str) -> tuple[Decision | None, bool]:
@@ -78,8 +78,8 @@ def _by_request_id(record: Record, sought: str) -> tuple[Decision | None, bool]:
     return find_decision(record, identity, seq), True
 
 
-def _not_found(record: Record, sought: str, *, is_id: bool) -> Found:
-    found = Found()
+def _not_found(record: Record, sought: str, *, is_id: bool) -> SearchResult:
+    found = SearchResult()
     found.callers = known_callers(record, sought, rows=OFFERED)
     found.callers_title = ""
     if is_id:
@@ -96,7 +96,7 @@ def _not_found(record: Record, sought: str, *, is_id: bool) -> Found:
     return found
 
 
-def _values(found: Found, frame: Frame) -> dict[str, Any]:
+def _values(found: SearchResult, frame: Frame) -> dict[str, Any]:
     view = found.view
     if view is None:
         names = ("title", "text", "callers", "callers_title")

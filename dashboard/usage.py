@@ -85,10 +85,19 @@ def usage_document(view: CallerView) -> dict[str, Any]:
         "endpoints": [{"endpoint": row.scope, **_counted(row.counts)} for row in view.endpoints],
         "refusals": [_refusal(row) for row in view.refusals],
         "data_until": None if complete.until_us is None else formats.iso(complete.until_us, frame.zone),
+        "settled_until": _settled_until(view),
         "servers_late": len(complete.late),
         "servers": complete.copies,
-        "not_recorded": complete.lost,
+        "not_recorded": complete.lost + complete.gaps,
     }
+
+
+def _settled_until(view: CallerView) -> str | None:
+    """Up to when all is settled that is on record; None where nothing is."""
+    settled = view.complete.settled
+    if not settled.ever:
+        return None
+    return formats.iso(view.frame.now_us if settled.from_us is None else settled.from_us, view.frame.zone)
 
 
 def _counted(counts: Counts) -> dict[str, Any]:

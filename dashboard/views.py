@@ -135,7 +135,7 @@ def plan_change(steps: Sequence[CallerStep]) -> PlanChange | None:
 def caller_view(caller: str, frame: Frame, record: CallerRecord, grants: Sequence[GrantFacts] = ()) -> CallerView:
     """Make the view of one caller from its record."""
     totals = sum(record.endpoints.values(), Counts())
-    state = completeness(record.marks, now_us=frame.now_us, lost=record.lost)
+    state = completeness(record.marks, now_us=frame.now_us, losses=record.losses, settled=record.settled)
     zone, unit, now_us = frame.zone, frame.span.unit, frame.now_us
     plan = next((step.plan for step in reversed(record.steps) if step.plan is not None), record.last_plan)
     arriving = totals_arriving(record, totals, state, now_us=now_us)

@@ -96,8 +96,20 @@ class PolicyChanged(msgspec.Struct, frozen=True):
     at_us: int
 
 
+class OwnerClock(msgspec.Struct, frozen=True):
+    """How far the owner's clock is ahead of this copy's wall clock, in microseconds, as its answers show.
+
+    Told when it is first known, at once when it has moved by more than 20 ms, else once a minute at most. `owner` is
+    the one whose answer took the least time of late.
+    """
+
+    owner: str
+    offset_us: int
+    at_us: int
+
+
 #: What happens beside decisions, grants and settlements.
-Event: TypeAlias = CostChanged | SoftLimitReached | WouldRefuse | PolicyChanged
+Event: TypeAlias = CostChanged | SoftLimitReached | WouldRefuse | PolicyChanged | OwnerClock
 
 
 class Sink(Protocol):

@@ -115,7 +115,7 @@ choose_compose() {
 
 build_images() {
   local base valkey kafka clickhouse
-  base=$(sed -n 's/^FROM //p' docker/Dockerfile)
+  base=$(sed -n 's/^ARG PYTHON_IMAGE=//p' docker/Dockerfile)
   read -r valkey kafka clickhouse < <(.venv/bin/python -c \
     'from tests import containers as c; print(c.VALKEY_IMAGE, c.KAFKA_IMAGE, c.CLICKHOUSE_IMAGE)')
   local image all=1
@@ -134,6 +134,8 @@ build_images() {
   has_image tallygate:local || built+=(tallygate:local)
   say "building the image of docker/Dockerfile"
   quietly "${compose[@]}" build
+  quietly docker run --rm --entrypoint python tallygate:local -m tallygate.compiled
+  docker run --rm --entrypoint sh tallygate:local -c '! command -v cc gcc g++ make' || die "the image has a compiler"
   stand_in "$valkey" valkey
   stand_in "$kafka" kafka
   stand_in "$clickhouse" clickhouse

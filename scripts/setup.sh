@@ -21,16 +21,16 @@ fi
 [ -n "$python" ] || die "no Python 3.11 to 3.13 on PATH; install one, or name it: PYTHON=/path/to/python make setup"
 
 stamp=.venv/.locked
-wanted=$(cat requirements/dev.txt requirements/uv.txt pyproject.toml stream/contract/_reading.c | sha256sum | cut -d' ' -f1)
+wanted=$(cat requirements/dev.txt requirements/uv.txt pyproject.toml stream/contract/_*.c aggregator/core/_*.h aggregator/core/*/_*.[ch] | sha256sum | cut -d' ' -f1)
 build() { .venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation --reinstall --editable .; }
-compiled() { .venv/bin/python -c 'from stream.contract.reading import COMPILED; raise SystemExit(COMPILED is None)'; }
+compiled() { .venv/bin/python -m tallygate.compiled >/dev/null; }
 if [ "$(cat $stamp 2>/dev/null || true)" != "$wanted" ]; then
   say "making .venv from requirements/dev.txt (hashed; about 1.2 GB on disk, much of it the embedded ClickHouse engine)"
   [ -x .venv/bin/python ] || "$python" -m venv .venv
   .venv/bin/python -m pip install --quiet --require-hashes -r requirements/uv.txt
   .venv/bin/uv pip sync --quiet --python .venv/bin/python --require-hashes requirements/dev.txt requirements/uv.txt
   build
-  compiled || say "no C compiler, or no header files of Python: decisions are encoded in Python, which takes longer"
+  compiled || say "no C compiler, or no header files of Python: decisions are encoded and counted, and buckets replayed, in Python, which takes longer"
   echo "$wanted" >$stamp
 else
   say ".venv is up to date"

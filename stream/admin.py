@@ -34,7 +34,7 @@ def ensure_topics(bootstrap: str, *, partitions: int, timeout_s: float) -> None:
         TopicsUnavailable: the broker did not answer in time.
         TopicsMismatch: a topic exists with another partition count.
     """
-    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "socket.timeout.ms": 10_000})
+    client = admin_client(bootstrap)
     existing = _partition_counts(client, bootstrap, timeout_s)
     _check_counts(existing, partitions)
     absent = [topic for topic in TOPICS if topic.name not in existing]
@@ -42,6 +42,14 @@ def ensure_topics(bootstrap: str, *, partitions: int, timeout_s: float) -> None:
         return
     _create(client, absent, partitions, bootstrap, timeout_s)
     _check_counts(_partition_counts(client, bootstrap, timeout_s), partitions)
+
+
+def admin_client(bootstrap: str, *, timeout_s: float = 10.0) -> AdminClient:
+    """A client that asks a cluster about itself; what fails is said by its answers, not on standard error.
+
+    To be kept as long as its answers are waited for: they fail once it is garbage collected.
+    """
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "socket.timeout.ms": int(timeout_s * 1000)})
 
 
 def fault_of(exception: KafkaException) -> KafkaError:
@@ -90,7 +98,9 @@ def _create(client: AdminClient, topics: Iterable[Topic], partitions: int, boots
 
 
 def _topic_config(topic: Topic) -> dict[str, str]:
+    segments = {} if topic.segment_ms is None else {"segment.ms": str(topic.segment_ms)}
     return {
+        **segments,
         "cleanup.policy": "compact" if topic.compacted else "delete",
         "retention.ms": str(topic.retention_ms),
         # Event time is a field of the message; what the record's own timestamp says is when it arrived.

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
+import numpy as np
+
 from enforcer.types import Verdict
+from stream.contract.block import Totals
+from stream.contract.codec import NOTHING_YET, totals_of_verdicts
+from stream.contract.layout import UnencodableBlock
+from stream.contract.reading import BEST
 
 _seq_of = attrgetter("seq")
 
@@ -22,6 +28,7 @@ HOLE: Final = "the decision was numbered but never handed over"
 UNENCODABLE: Final = "the decision holds a value that the log has no room for"
 REFUSED: Final = "the broker refused the block"
 DROPPED: Final = "the copy could not ship its record and dropped what it had not looked at"
+UNREADABLE: Final = "the copy kept the block on disk, and the disk lost it"
 UNSENT: Final = "the copy ended before the block could be sent"
 UNACKNOWLEDGED: Final = "the copy ended before the broker acknowledged the block: it may be on the log all the same"
 
@@ -37,10 +44,17 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Decisions of one block to be, without gaps; an empty one is a heartbeat that stands before `first_seq`."""
+    """Decisions of one block to be, without gaps; an empty one is a heartbeat that stands before `first_seq`.
+
+    Attributes:
+        first_seq: seq of the first one.
+        verdicts: the decisions.
+        lost_before: what the decisions came to that were lost between the run before it and this one.
+    """
 
     first_seq: int
     verdicts: list[Verdict]
+    lost_before: Totals = NOTHING_YET
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +101,7 @@ class DecisionBuffer:
         self._losses: list[Loss] = []
         self._waiting = 0
         self._no_room_cause = OVERFLOW
+        self._lost_since = NOTHING_YET
         self.taken = 0
         """Verdicts that came in."""
         self.lost = 0
@@ -118,13 +133,14 @@ class DecisionBuffer:
             no_room_cause: what the record says of decisions for which there is no room.
         """
         self._no_room_cause = no_room_cause
-        if batch and not _is_run(batch, self._next_seq):
+        is_run = _is_run(batch, self._next_seq)
+        if not is_run:
             numbered = [one for one in batch if _is_numbered(one)]
             self.strange += len(batch) - len(numbered)
             batch = numbered
         self.taken += len(batch)
         if batch:
-            if self._ahead or not _is_run(batch, self._next_seq):
+            if self._ahead or not is_run:
                 batch = self._ahead + batch
                 batch.sort(key=_seq_of)
                 batch, self._ahead = self._split(batch)
@@ -146,7 +162,7 @@ class DecisionBuffer:
         while self._runs and (due or len(self._runs) > 1 or self._is_full(self._runs[0])):
             runs.append(self._runs.popleft())
         if heartbeat and not runs and not self._runs and now_s - self._last_cut_s >= self._limits.heartbeat_s:
-            runs.append(Run(self._next_seq, []))
+            runs.append(Run(self._next_seq, [], self._take_lost()))
         if runs:
             self._last_cut_s = now_s
             self._waiting -= sum(len(run.verdicts) for run in runs)
@@ -191,9 +207,15 @@ class DecisionBuffer:
         room = max(self._limits.max_held - held_elsewhere - self._waiting, 0)
         if room < len(run):
             self._note(Loss(first_seq + room, len(run) - room, self._no_room_cause))
-            run = run[:room]
-            if not run:
-                return
+            run, lost = run[:room], run[room:]
+            if run:
+                self._hold(first_seq, run, now_s)
+            # Whoever comes next begins a run of its own: what was lost here is before that one.
+            self._lost_since += totals_of_verdicts(lost)
+        else:
+            self._hold(first_seq, run, now_s)
+
+    def _hold(self, first_seq: int, run: list[Verdict], now_s: float) -> None:
         self._keep(first_seq, run)
         self._waiting += len(run)
         if self._oldest_s is None:
@@ -208,7 +230,11 @@ class DecisionBuffer:
             at = size - len(last.verdicts)
             last.verdicts.extend(verdicts[:at])
         for start in range(at, len(verdicts), size):
-            self._runs.append(Run(first_seq + start, verdicts[start : start + size]))
+            self._runs.append(Run(first_seq + start, verdicts[start : start + size], self._take_lost()))
+
+    def _take_lost(self) -> Totals:
+        lost, self._lost_since = self._lost_since, NOTHING_YET
+        return lost
 
     def _watch_hole(self, now_s: float, held_elsewhere: int) -> None:
         if not self._ahead:
@@ -263,8 +289,7 @@ def _is_numbered(one: object) -> bool:
 def _is_run(batch: list[Verdict], first_seq: int) -> bool:
     """Whether these are verdicts numbered ``first_seq, first_seq + 1, …`` as they stand."""
     try:
-        if batch[-1].seq != first_seq + len(batch) - 1:
-            return False
-        return [verdict.seq for verdict in batch] == list(range(first_seq, first_seq + len(batch)))
-    except AttributeError:
+        seqs = BEST.integers(batch, Verdict.seq)
+    except (AttributeError, TypeError, UnencodableBlock):
         return False
+    return bool((seqs == np.arange(first_seq, first_seq + len(batch))).all())

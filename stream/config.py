@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, TypeVar
 
 from enforcer.errors import ConfigError
@@ -32,6 +33,9 @@ class StreamConfig:
         max_held_bytes: most bytes of sealed messages held in memory (TALLYGATE_MAX_HELD_BYTES).
         max_message_bytes: longest message before compression; the broker's ``message.max.bytes`` must allow it
             (TALLYGATE_MAX_MESSAGE_BYTES).
+        spool_dir: folder for what Kafka does not take; None: there is no spool (TALLYGATE_SPOOL_DIR).
+        spool_max_bytes: most bytes of a copy there (TALLYGATE_SPOOL_MAX_BYTES).
+        spool_keep_free_bytes: bytes of its disk that are left free (TALLYGATE_SPOOL_KEEP_FREE_BYTES).
     """
 
     bootstrap: str = "127.0.0.1:19092"
@@ -44,6 +48,9 @@ class StreamConfig:
     max_held: int = 1_000_000
     max_held_bytes: int = 64 * 1024 * 1024
     max_message_bytes: int = 512 * 1024
+    spool_dir: Path | None = None
+    spool_max_bytes: int = 1024 * 1024 * 1024
+    spool_keep_free_bytes: int = 256 * 1024 * 1024
 
     def __post_init__(self) -> None:
         """Raise `ConfigError`, which lists every setting that is not acceptable."""
@@ -55,7 +62,7 @@ class StreamConfig:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> StreamConfig:
-        """Read the settings; an unset or empty one keeps its default.
+        """Read the settings; an unset or empty one keeps its default. An empty TALLYGATE_SPOOL_DIR is no spool.
 
         Raises:
             ConfigError: names every setting that is wrong, its value and what is allowed.
@@ -72,6 +79,9 @@ class StreamConfig:
             "max_held": given.read("TALLYGATE_MAX_HELD_DECISIONS", int, "a whole number"),
             "max_held_bytes": given.read("TALLYGATE_MAX_HELD_BYTES", int, "a whole number"),
             "max_message_bytes": given.read("TALLYGATE_MAX_MESSAGE_BYTES", int, "a whole number"),
+            "spool_dir": given.folder("TALLYGATE_SPOOL_DIR"),
+            "spool_max_bytes": given.read("TALLYGATE_SPOOL_MAX_BYTES", int, "a whole number"),
+            "spool_keep_free_bytes": given.read("TALLYGATE_SPOOL_KEEP_FREE_BYTES", int, "a whole number"),
         }
         known = {name: value for name, value in values.items() if value is not None}
         try:
@@ -97,6 +107,8 @@ class StreamConfig:
             ("TALLYGATE_MAX_HELD_DECISIONS", self.max_held, 1, 10**9),
             ("TALLYGATE_MAX_HELD_BYTES", self.max_held_bytes, 1_000_000, 2**40),
             ("TALLYGATE_MAX_MESSAGE_BYTES", self.max_message_bytes, 10_000, 8 * 1024 * 1024),
+            ("TALLYGATE_SPOOL_MAX_BYTES", self.spool_max_bytes, 1_000, 2**40),
+            ("TALLYGATE_SPOOL_KEEP_FREE_BYTES", self.spool_keep_free_bytes, 0, 2**40),
         ]
         # A comparison with NaN is false, so that it is a fault as well.
         return [
@@ -113,6 +125,16 @@ class _Reader:
         self._environ = environ
         self.faults: list[str] = []
 
+    def folder(self, name: str) -> Path | None:
+        """A folder; the default if it is not set, none if it is empty."""
+        text = self._environ.get(name)
+        if text is None:
+            return default_spool_dir(self._environ)
+        if "\0" in text:
+            self.faults.append(f"{name} is {text!r}; allowed: the path of a folder, or nothing")
+            return None
+        return Path(text.strip()).absolute() if text.strip() else None
+
     def read(self, name: str, convert: Callable[[str], _T], allowed: str) -> _T | None:
         text = self._environ.get(name, "").strip()
         if not text:
@@ -122,6 +144,15 @@ class _Reader:
         except ValueError:
             self.faults.append(f"{name} is {text!r}; allowed: {allowed}")
             return None
+
+
+def default_spool_dir(environ: Mapping[str, str]) -> Path | None:
+    """Where programs of this user keep what must outlive them; None if the user has no such place."""
+    state = environ.get("XDG_STATE_HOME", "")
+    if not state.startswith("/"):
+        home = environ.get("HOME", "")
+        state = f"{home}/.local/state" if home.startswith("/") else ""
+    return Path(state, "tallygate", "spool") if state else None
 
 
 def _bootstrap_fault(bootstrap: str) -> str | None:

@@ -85,6 +85,11 @@ class Courier:
         """Whether the broker has answered, and nothing is known to be wrong since."""
         return self.partitions is not None and self._trouble is None
 
+    @property
+    def is_in_trouble(self) -> bool:
+        """Whether something is known to be wrong."""
+        return self._trouble is not None
+
     def pump(self, *, now_s: float, wait_s: float = 0.0, prepare_s: float = _PREPARE_TIMEOUT_S) -> None:
         """Send what waits, and take in what the broker has said.
 
@@ -139,14 +144,14 @@ class Courier:
                 self._make_topics(self._config.bootstrap, partitions=self._config.partitions, timeout_s=patience_s)
                 counts = self._partition_counts(patience_s)
         except KafkaException as error:
-            self._is_in_trouble(fault_of(error).str())
+            self._say_trouble(fault_of(error).str())
         except (TopicsUnavailable, TopicsMismatch) as error:
-            self._is_in_trouble(str(error))
+            self._say_trouble(str(error))
         else:
             if all(counts):
                 self.partitions = counts[_OURS.index(GRANTS.name)]
                 return True
-            self._is_in_trouble(f"not all of {', '.join(_OURS)} are there yet")
+            self._say_trouble(f"not all of {', '.join(_OURS)} are there yet")
         self._wait_until_s = now_s + _RETRY_S
         return False
 
@@ -231,7 +236,7 @@ class Courier:
     def _on_error(self, fault: KafkaError) -> None:
         if fault.fatal():
             self._is_broken = True
-        self._is_in_trouble(fault.str())
+        self._say_trouble(fault.str())
 
     def _drain(self) -> None:
         """Let the client say for a moment what became of its letters."""
@@ -256,11 +261,11 @@ class Courier:
         if not self._left_alone or self.partitions is None:
             self._wait_until_s = self._now_s + _RETRY_S
 
-    def _is_in_trouble(self, what: str) -> None:
+    def _say_trouble(self, what: str) -> None:
         self._outbox.doubt()
         if self._trouble is None:
             log.warning(
-                "Kafka at %s (TALLYGATE_KAFKA) does not take the record: %s. It is kept in memory and tried again.",
+                "Kafka at %s (TALLYGATE_KAFKA) does not take the record: %s. It is kept and tried again.",
                 self._config.bootstrap,
                 what,
             )

@@ -25,6 +25,7 @@ from stream.courier import Courier
 from stream.fault_log import FaultLog
 from stream.loss_watch import LossWatch, ending_line
 from stream.shipper import Shipper
+from stream.spool.spool import Spool
 
 log = logging.getLogger("tallygate.stream")
 
@@ -45,7 +46,9 @@ class SinkStats:
     """What became of the record so far: decisions and facts (grants and settlements).
 
     Once nothing moves, ``captured = delivered + lost + queued + late``, unless decisions were numbered and never
-    handed over: those are in `lost` alone.
+    handed over: those are in `lost` alone. `spooled` of the queued are on disk, in files of `spool_bytes`, the oldest
+    of which has been there for `spool_age_s`; after `close` they are there for the next copy. `inherited` decisions are
+    of dead copies, whose spool this one has shipped: they are in none of the other counts.
     """
 
     captured: int
@@ -56,6 +59,10 @@ class SinkStats:
     facts_delivered: int
     facts_lost: int
     is_connected: bool
+    spooled: int = 0
+    spool_bytes: int = 0
+    spool_age_s: float = 0.0
+    inherited: int = 0
 
 
 class KafkaSink:
@@ -84,6 +91,13 @@ class KafkaSink:
             on_refused=self._shipper.refuse,
             make_producer=make_producer,
         )
+        self._spool = Spool(
+            config,
+            identity,
+            self._shipper.outbox,
+            on_unreadable=self._shipper.unreadable,
+            found=self._shipper.found,
+        )
         self._loss_watch = LossWatch()
         self._faults = FaultLog()
         self._closing = threading.Event()
@@ -98,6 +112,7 @@ class KafkaSink:
     def after_fork(self) -> None:
         """See `Forkable`: the record is the parent's to ship, and to close. Neither thread nor client is here."""
         self._is_parents = True
+        self._spool.after_fork()
 
     @property
     def capture(self) -> Callable[[Verdict], None]:
@@ -112,16 +127,20 @@ class KafkaSink:
     @property
     def stats(self) -> SinkStats:
         """A snapshot, from any thread; exact once nothing moves."""
-        shipper = self._shipper
+        shipper, spool = self._shipper, self._spool
         return SinkStats(
             captured=shipper.taken,
             delivered=shipper.delivered,
             lost=shipper.lost,
             late=shipper.late,
-            queued=shipper.queued,
+            queued=shipper.queued + spool.decisions,
             facts_delivered=shipper.facts_delivered,
             facts_lost=shipper.facts_lost,
             is_connected=self._courier.is_connected,
+            spooled=spool.decisions,
+            spool_bytes=spool.bytes,
+            spool_age_s=spool.age_s(time.monotonic()),
+            inherited=shipper.inherited,
         )
 
     def grant_issued(self, fact: GrantIssued) -> None:
@@ -141,11 +160,12 @@ class KafkaSink:
         self._shipper.take_event(fact)
 
     def close(self, timeout_s: float) -> None:
-        """Ship what was taken; give up after `timeout_s` and count what is left as lost. Safe to call twice.
+        """Ship what was taken; after `timeout_s` leave the rest in the spool, for whoever starts next.
 
-        The last fifth of the time (at least a second, even beyond it) is for saying on the log what will not be
-        there. What not even that could be said of stands in `unrecorded`, and in one line of the process's log. What
-        is captured afterwards is not recorded. In a fork of the sink's process there is nothing to ship.
+        The last fifth of the time (at least a second, even beyond it) is for that; and, where there is no spool or no
+        room in it, for saying on the log what will not be there. What not even that could be said of stands in
+        `unrecorded`, and in one line of the process's log. What is captured afterwards is not recorded. In a fork of
+        the sink's process there is nothing to ship. Safe to call twice.
         """
         if self._is_parents:
             return
@@ -174,28 +194,41 @@ class KafkaSink:
 
     def _tick(self) -> None:
         self._step(everything=False)
+        self._spool_turn()
         self._courier.pump(now_s=time.monotonic())
         line = self._loss_watch.line(self._shipper.lost, now_s=time.monotonic())
         if line is not None:
             log.warning("%s", line)
 
     def _ship_all(self) -> None:
-        # Facts need the partition count, which only the broker knows.
-        while self._courier.partitions is None and self._shipper.facts and self._has_time():
+        # Facts need the partition count, which only the broker knows, or a spool to wait in.
+        while self._must_wait_with_facts() and self._has_time():
             self._pump_closing()
         self._step(everything=True)
-        while len(self._shipper.outbox) and self._has_time():
+        while (len(self._shipper.outbox) or self._spool.unread) and self._has_time():
             self._pump_closing()
 
+    def _must_wait_with_facts(self) -> bool:
+        return self._courier.partitions is None and not self._spool.is_open and bool(self._shipper.facts)
+
     def _say_last(self) -> None:
-        """Name on the log what will not be there, if the broker takes at least that."""
+        """Leave to the spool what is not on the log; name there what will not be, if the broker takes at least that."""
         self._deadline_s = time.monotonic() + self._last_words_s
-        if not len(self._shipper.outbox) or self._courier.partitions is None:
+        if self._keep_all() or self._spool.is_busy:
+            return
+        if self._courier.partitions is None and not self._spool.is_open:
             return
         self._courier.start_afresh()
-        while len(self._shipper.outbox) and self._has_time():
+        while self._has_time():
             self._shipper.give_up(unix_us=self._clock.unix_us())
+            if self._keep_all():
+                return
             self._pump_closing()
+
+    def _keep_all(self) -> bool:
+        """Have on disk what is not on the log; it may take half of the time that is left."""
+        now_s = time.monotonic()
+        return self._spool.keep_all(partitions=self._courier.partitions, deadline_s=(now_s + self._deadline_s) / 2)
 
     def _end(self) -> None:
         # First the client's last word: what it has delivered must not count as lost.
@@ -205,10 +238,21 @@ class KafkaSink:
         line = ending_line(self._unrecorded, facts=self._shipper.facts_lost - facts_before)
         if line is not None:
             log.error("%s", line)
+        self._spool.close(deadline_s=self._deadline_s)
 
     def _pump_closing(self) -> None:
+        self._spool_turn()
         left_s = max(self._deadline_s - time.monotonic(), _CLOSING_TICK_S)
         self._courier.pump(now_s=time.monotonic(), wait_s=_CLOSING_TICK_S, prepare_s=min(left_s, _CLOSING_PREPARE_S))
+
+    def _spool_turn(self) -> None:
+        courier = self._courier
+        self._spool.turn(
+            now_s=time.monotonic(),
+            in_trouble=courier.is_in_trouble,
+            partitions=courier.partitions,
+            inherits=not self._closing.is_set(),
+        )
 
     def _now_s(self) -> float:
         return self._clock.monotonic_ns() / 1e9
@@ -222,4 +266,5 @@ class KafkaSink:
             unix_us=self._clock.unix_us(),
             partitions=self._courier.partitions,
             everything=everything,
+            to_disk=self._spool.is_open and (everything or self._courier.is_in_trouble),
         )

@@ -13,16 +13,26 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from tallygate.answering import answered
 from tallygate.engines.errors import EngineError
 
 #: Subcommands that are one process of the system each: settings come from the environment.
 _PROCESSES = {
     "recorder": ("aggregator.recorder.process", "write the exact record from Kafka to ClickHouse"),
     "worker": ("aggregator.worker.process", "keep the live totals (a Faust worker)"),
+    "settler": ("aggregator.settler.process", "recount closed minutes from the exact record"),
+    "signals": ("aggregator.signals.process", "keep the live signals of every caller (a second Faust worker)"),
     "dashboard": ("dashboard.serve", "serve the pages"),
     "envoy": ("tallygate.envoy", "serve the limiter as Envoy's rate-limit service (gRPC)"),
     "topics": ("tallygate.topics", "create Kafka's topics"),
     "migrate": ("aggregator.migrate", "bring ClickHouse's tables to this release"),
+}
+#: Commands with words of their own, read by their module's ``main(words)``.
+_DELEGATED = {
+    "audit": ("aggregator.audit.command", "ask the exact record whether it agrees, and what it was"),
+    "replay": ("aggregator.replay.command", "rebuild derived tables from the log or from raw, compare, exchange"),
+    "retention": ("aggregator.retention.command", "how long the record is kept; drop a month of it"),
+    "dead-letters": ("aggregator.dead_letters.command", "look at messages that could not be read, and re-drive them"),
 }
 #: Parts that listen on a port of their own, and which port `up` gives them.
 _PARTS = {
@@ -39,8 +49,14 @@ _INTERRUPTED = 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code: 0 done, 1 failed, 2 wrong call or settings, 130 interrupted."""
-    options = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else list(argv)
+    # Not by argparse: whatever comes after the command is its own module's to read, ``--help`` included.
+    options = (
+        argparse.Namespace(command=words[0]) if words[:1] and words[0] in _DELEGATED else _parser().parse_args(words)
+    )
     try:
+        if options.command in _DELEGATED:
+            return _delegate(options.command, words[1:])
         return int(_run(options))
     except _known_faults() as error:
         sys.stderr.write(f"tallygate: {error}\n")
@@ -56,6 +72,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED
+
+
+def _delegate(command: str, words: list[str]) -> int:
+    """Of these commands 1 is an answer, such as *does not agree*: a wrong setting must not look like it."""
+    wrong_setting: type[Exception] = _load("enforcer.errors").ConfigError
+    try:
+        delegate = _load(_DELEGATED[command][0])
+        return answered(command, lambda: int(delegate.main(words)))
+    except wrong_setting as error:
+        sys.stderr.write(f"tallygate: {error}\n")
+        return 2
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -137,16 +164,24 @@ def _ports(options: argparse.Namespace) -> dict[str, int]:
 
 
 def _version() -> str:
-    """Of the installed distribution; the composed image runs from a tree that is not installed."""
+    """Of the installed distribution; a checkout can be run without being installed."""
     try:
         return metadata.version("tallygate")
     except metadata.PackageNotFoundError:
         return "(not installed as a distribution)"
 
 
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        sys.stdout.write(f"{parser.prog} {_version()}\n{_load('tallygate.compiled').described()}")
+        parser.exit()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tallygate", description="A rate limiter that can account for itself.")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, help="say which release this is, and what of it is compiled"
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     up = commands.add_parser("up", help="run everything on this machine, until Ctrl-C")
     _add_stack(up, fixed_ports=True)
@@ -162,6 +197,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_stack(demo, fixed_ports=False)
     for name, (_, text) in _PROCESSES.items():
         commands.add_parser(name, help=text, description=f"{text}; settings are TALLYGATE_… in the environment")
+    for name, (_, text) in _DELEGATED.items():
+        commands.add_parser(name, help=text, add_help=False)
     sidecar = commands.add_parser("sidecar", help="serve the limiter over HTTP, for gateways in any language")
     sidecar.add_argument("--listen", metavar="ADDRESS", help="host:port or unix:/path (TALLYGATE_SIDECAR)")
     sidecar.add_argument("--workers", type=int, metavar="N", help="processes, each its own copy (1)")

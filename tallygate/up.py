@@ -1,4 +1,4 @@
-"""Everything on this machine: engines, topics, tables, recorder, workers and pages, as children of this process.
+"""Everything on this machine: engines, topics, tables, our own processes and the pages, as children of this process.
 
 Local and throw-away by default; not a way to run in production, where each part is a service of its own.
 """
@@ -95,6 +95,7 @@ class LocalStack:
             "TALLYGATE_DASHBOARD": f"{HOST}:{self._ports['dashboard']}",
             "TALLYGATE_SECRET": self.secret,
             "TALLYGATE_STATE_DIR": str(self._folder / "worker"),
+            "TALLYGATE_SPOOL_DIR": str((self.options.data_dir or self._folder) / "spool"),
         }
         if self.options.broker == "embedded":
             # It holds a fetch to the end of its time, and the client's own is 1.5 s: the pages would be that late.
@@ -238,8 +239,13 @@ class LocalStack:
             raise EngineFailed(str(error)) from error
 
     def _start_services(self) -> None:
-        self._say("starting recorder, worker and pages …")
-        modules = {"recorder": "aggregator.recorder", "dashboard": "dashboard.serve"}
+        self._say("starting recorder, workers, settler and pages …")
+        modules = {
+            "recorder": "aggregator.recorder",
+            "dashboard": "dashboard.serve",
+            "signals": "aggregator.signals",
+            "settler": "aggregator.settler",
+        }
         for number in range(1, self.options.workers + 1):
             modules["worker" if number == 1 else f"worker {number}"] = "aggregator.worker"
         for name, module in modules.items():

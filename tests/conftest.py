@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 
 import hypothesis
 import pytest
@@ -38,6 +41,11 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 for _name in [name for name in os.environ if name.startswith("TALLYGATE_") and not name.startswith("TALLYGATE_TEST_")]:
     del os.environ[_name]
+# A process that a test kills would leave its record to those of later tests: whoever wants a spool says where.
+os.environ["TALLYGATE_SPOOL_DIR"] = ""
+# Nor does one that is started without any setting write into the developer's home.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="tallygate-tests-state-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

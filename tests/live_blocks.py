@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from aggregator.core.live_tables import COUNT_COLUMNS
 from stream.contract.block import Bases, BlockPlan, DecisionBlock
+from stream.contract.usage import USAGE_COUNTS
 
 MINUTE_US = 60_000_000
 #: 2023-11-14T22:13:00Z, in minutes.
@@ -33,6 +33,9 @@ class Decision:
     k: int = 1
     grant_id: int = 0
     limit: str = "rate"
+    #: When in the minute; None: one microsecond after the decision before it in the block.
+    at_us: int | None = None
+    retry_after_ms: int = 0
 
 
 def block(
@@ -48,7 +51,7 @@ def block(
     callers = list(dict.fromkeys(basis[0] for basis in bases))
     scopes = list(dict.fromkeys(basis[1] for basis in bases))
     plans = list(dict.fromkeys(basis[2] for basis in bases))
-    at_us = np.array([d.minute * MINUTE_US + 1 + place for place, d in enumerate(decisions)], np.int64)
+    at_us = np.array([d.minute * MINUTE_US + _within(d, place) for place, d in enumerate(decisions)], np.int64)
     limits = list(dict.fromkeys(basis[6] for basis in bases))
     u32 = np.uint32
     return DecisionBlock(
@@ -77,8 +80,12 @@ def block(
         code=np.array([decision.code for decision in decisions], np.uint8),
         cost=np.array([decision.cost for decision in decisions], u32),
         remaining=np.zeros(len(decisions), np.int64),
-        retry_after_ms=np.zeros(len(decisions), np.int32),
+        retry_after_ms=np.array([decision.retry_after_ms for decision in decisions], np.int32),
     )
+
+
+def _within(decision: Decision, place: int) -> int:
+    return 1 + place if decision.at_us is None else decision.at_us
 
 
 def _basis(decision: Decision) -> tuple[str, str, BlockPlan, int, int, int, str]:
@@ -107,6 +114,8 @@ def decisions_of(one: DecisionBlock) -> list[Decision]:
             policy_version=int(bases.policy_version[basis]),
             k=int(bases.k[basis]),
             grant_id=int(bases.grant_id[basis]),
+            at_us=int(one.at_us[place]) % MINUTE_US,
+            retry_after_ms=int(one.retry_after_ms[place]),
         )
         for place, basis in enumerate(one.basis.tolist())
     ]
@@ -124,6 +133,8 @@ class SlowTotals:
     copies: dict[tuple[int, int, str], set[str]] = field(default_factory=lambda: defaultdict(set))
     k: dict[tuple[int, int, str], int] = field(default_factory=lambda: defaultdict(int))
     next_seq: dict[tuple[int, str, int], int] = field(default_factory=lambda: defaultdict(int))
+    #: When in the minute, and until when, a caller was told last to wait; no part of what is compared.
+    told: dict[tuple[int, int, str, str], tuple[int, int]] = field(default_factory=dict, compare=False)
 
     def add(self, partition: int, one: DecisionBlock) -> None:
         """Count a block's decisions that were not counted yet."""
@@ -135,6 +146,8 @@ class SlowTotals:
 
     def _count(self, partition: int, decision: Decision, copy_id: str) -> None:
         counts = counts_of(decision)
+        if self._is_early(partition, decision):
+            counts["early_returns"] = 1
         self.usage[partition, decision.minute, decision.caller, decision.scope].update(counts)
         fleet = (partition, decision.minute, decision.scope, decision.policy_version, decision.code)
         self.fleet[fleet].update(counts)
@@ -142,8 +155,16 @@ class SlowTotals:
         self.copies[caller].add(copy_id)
         self.k[caller] = max(self.k[caller], decision.k)
 
+    def _is_early(self, partition: int, decision: Decision) -> bool:
+        """Whether its caller had been told in this minute to come back later than this; notes what it is told now."""
+        key, at_us = (partition, decision.minute, decision.caller, decision.scope), decision.at_us or 0
+        told_at_us, until_us = self.told.get(key, (0, 0))
+        if decision.retry_after_ms > 0:
+            self.told[key] = (at_us, at_us + decision.retry_after_ms * 1000)
+        return told_at_us < at_us < until_us
 
-_REASON_COLUMNS = COUNT_COLUMNS[1:7]
+
+_REASON_COLUMNS = USAGE_COUNTS[1:7]
 
 
 def counts_of(decision: Decision) -> dict[str, int]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from aggregator.core.live_shard import Kept
+from aggregator.core.live.shard import ShardBounds
+from aggregator.core.record.acceptance import Accepted
 from aggregator.worker.job import LiveJob
+from aggregator.worker.ports import NO_FEED, Feed
 from aggregator.worker.table import LiveTable
 from stream.contract.block import DecisionBlock
 from stream.contract.layout import CorruptBlock
 
-_KEPT = Kept()
+_KEPT = ShardBounds()
 
 
 @dataclass
@@ -22,6 +24,7 @@ class MemoryMessage:
     offset: int
     value: bytes
     timestamp_s: float = 1_700_000_000.0
+    appended_us: int | None = None
     acked: bool = False
 
     def ack(self) -> None:
@@ -35,12 +38,17 @@ class MemoryLog:
     partitions: dict[int, list[DecisionBlock | None]] = field(default_factory=dict)
     identity: str = "log"
     low: dict[int, int] = field(default_factory=dict)
+    #: Partition -> the first offset that a look at the log finds; absent: the one that was asked for.
+    held: dict[int, int] = field(default_factory=dict)
 
     async def log_id(self) -> str:
         return self.identity
 
     async def low_watermark(self, partition: int) -> int:
         return self.low.get(partition, 0)
+
+    async def first_held(self, partition: int, offset: int) -> int:
+        return self.held.get(partition, offset)
 
     def append(self, partition: int, *blocks: DecisionBlock | None) -> None:
         self.partitions.setdefault(partition, []).extend(blocks)
@@ -85,10 +93,20 @@ def job_on(
     now_s: Callable[[], float],
     full_rows: int = 10_000,
     full_bytes: int = 10**6,
-    kept: Kept = _KEPT,
+    kept: ShardBounds = _KEPT,
+    feed: Feed = NO_FEED,
 ) -> LiveJob:
     """A worker's job on this log and this table."""
-    return LiveJob(table, log, decode=log.decode, now_s=now_s, full_rows=full_rows, full_bytes=full_bytes, kept=kept)
+    return LiveJob(
+        table,
+        log,
+        decode=lambda message: Accepted(log.decode(message.value), 0),
+        now_s=now_s,
+        full_rows=full_rows,
+        full_bytes=full_bytes,
+        kept=kept,
+        feed=feed,
+    )
 
 
 async def take_all(job: LiveJob, messages: Sequence[MemoryMessage]) -> None:

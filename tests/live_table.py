@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from aggregator.core.live_load import CallerRow, CopyRow, FleetRow, ProgressRow, UsageRow
-from aggregator.core.live_rows import Cut, rows_table
-from aggregator.core.live_shard import CopyKey
-from aggregator.core.live_tables import COUNT_COLUMNS
+from aggregator.core.live.arrow import rows_table
+from aggregator.core.live.load import CallerRow, CopyRow, FleetRow, ProgressRow, UsageRow
+from aggregator.core.live.rows import Cut
+from aggregator.core.live.shard import CopyKey
 from aggregator.store import StoreUnavailable
+from stream.contract.usage import USAGE_COUNTS
 from tests.live_blocks import SlowTotals
 
 Row = dict[str, Any]
@@ -52,7 +53,7 @@ class MemoryTable:
     ) -> tuple[Sequence[UsageRow], Sequence[FleetRow], Sequence[CallerRow]]:
         wanted = set(minutes)
         usage = [
-            (row["version"], minute_of(row), row["caller"], row["scope"], counts(row))
+            (row["version"], minute_of(row), row["caller"], row["scope"], counts(row), told(row))
             for row in self.of_kind("usage", partition)
             if minute_of(row) in wanted
         ]
@@ -157,9 +158,14 @@ def minute_of(row: Row) -> int:
     return int(row["minute"].timestamp()) // 60
 
 
+def told(row: Row) -> list[int]:
+    """When and until when the caller of a usage row was told to wait."""
+    return [row["told_at_us"], row["told_until_us"]]
+
+
 def counts(row: Row) -> list[int]:
     """The count columns of a row, in their order."""
-    return [row[name] for name in COUNT_COLUMNS]
+    return [row[name] for name in USAGE_COUNTS]
 
 
 def totals_of(rows: Iterable[Row]) -> SlowTotals:
@@ -167,7 +173,7 @@ def totals_of(rows: Iterable[Row]) -> SlowTotals:
     totals = SlowTotals()
     for row in rows:
         partition = row["log_partition"]
-        named = Counter({name: row[name] for name in COUNT_COLUMNS if row[name]})
+        named = Counter({name: row[name] for name in USAGE_COUNTS if row[name]})
         if row["kind"] == "usage":
             totals.usage[partition, minute_of(row), row["caller"], row["scope"]] = named
         elif row["kind"] == "fleet":
@@ -182,4 +188,4 @@ def totals_of(rows: Iterable[Row]) -> SlowTotals:
 
 def _copy_row(row: Row) -> CopyRow:
     sealed_at_us = round(row["sealed_at"].timestamp() * 1_000_000)
-    return (row["version"], row["copy_id"], row["epoch"], row["next_seq"], sealed_at_us)
+    return (row["version"], row["copy_id"], row["epoch"], row["next_seq"], sealed_at_us, row["shift_us"])

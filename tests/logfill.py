@@ -155,7 +155,8 @@ class Fill:
         data = bytearray(template.data)
         layout.HEADER.pack_into(data, 0, *values)
         copy_id = copy_name(copy).encode()
-        data[layout.BODY_AT : layout.BODY_AT + len(copy_id)] = copy_id
+        name_at = layout.HEADER.size + layout.DESCRIPTORS.size
+        data[name_at : name_at + len(copy_id)] = copy_id
         crc = zlib.crc32(memoryview(data)[layout.CRC_END :], zlib.crc32(memoryview(data)[: layout.CRC_AT]))
         data[layout.CRC_AT : layout.CRC_END] = crc.to_bytes(4, "little")
         return bytes(data)

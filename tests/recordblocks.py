@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aggregator.core.record_batches import PlacedBlock
+from aggregator.core.record.batches import PlacedBlock
 from enforcer.types import Reason, Source, outcome_code
 from stream.contract.block import Bases, BlockPlan, DecisionBlock
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 from hypothesis import strategies as st
 
 from enforcer.identity import CopyIdentity
@@ -157,6 +158,13 @@ _REFUSALS = [outcome_code(source, reason) for source in Source for reason in Rea
 _ADMISSIONS = [outcome_code(source, Reason.NONE) for source in Source]
 
 
+def anew(one: Basis) -> Basis:
+    """The same in objects of its own."""
+    terms = Terms(*msgspec.structs.astuple(one.standing.terms))
+    also = tuple(Charge(*msgspec.structs.astuple(charge)) for charge in one.also)
+    return Basis(Standing(one.caller, terms), "".join(list(one.scope)), one.grant_id, one.k, also)
+
+
 @st.composite
 def runs(draw: st.DrawFn, *, max_size: int = 60) -> list[Verdict]:
     """A contiguous run of verdicts with every value that the log has room for."""
@@ -169,6 +177,7 @@ def runs(draw: st.DrawFn, *, max_size: int = 60) -> list[Verdict]:
         Basis, st.sampled_from(standings), st.sampled_from(scopes), _GRANT_IDS, _KS, st.just(()) | _ALSO
     )
     bases = draw(st.lists(basis_of_run, min_size=1, max_size=8))
+    bases += [anew(one) for one in draw(st.lists(st.sampled_from(bases), max_size=4))]
     found = []
     for seq in range(first_seq, first_seq + count):
         code = draw(st.sampled_from([*_ADMISSIONS, *_REFUSALS]))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from aggregator.broker import LogUnavailable
-from aggregator.core.fact_batches import DeadLetter
+from aggregator.core.record.letters import DeadLetter
 from stream.contract.topics import DEAD_LETTERS
 
 #: Most letters at a time. The client has room for ten times as many, and for the bytes of a whole flush.

@@ -12,17 +12,21 @@ import time
 from collections.abc import Callable, Sequence
 
 from aggregator.config import AggregatorConfig
-from aggregator.core.fact_batches import DeadLetter
-from aggregator.core.pending import Pending
+from aggregator.core.record.letters import DeadLetter
+from aggregator.core.record.pending import Pending
 from aggregator.recorder.log_reader import LogReader
+from aggregator.recorder.standing import standpoint
 from aggregator.recorder.writer import Writer
 from stream.contract.topics import CONTROL, DECISIONS, GRANTS
 
+TOPICS_READ = (DECISIONS.name, GRANTS.name, CONTROL.name)
 #: Messages fetched at a time: few enough that one fetch cannot pass the bound on what is held by much.
 _MESSAGES = 64
 _POLL_S = 0.02
 #: With both buffers full for so long the database is slow or away, and reading stops.
 _STUCK_S = 0.5
+#: So often it is asked, when nothing comes, whether the topics are still the same logs.
+_ASK_S = 5.0
 #: How long a stop may take, from when it is noticed (two seconds at most). Supervisors often give fifteen seconds.
 _STOP_S = 12.0
 #: Of these, what is kept for the last commit; and how long a recorder that fails waits for it.
@@ -53,13 +57,17 @@ class Recorder:
         self._pending = Pending()
         self._first_at_s = 0.0
         self._full_since_s: float | None = None
+        self._asked_at_s = time.monotonic()
+        #: Whether another log was found under a topic's name: what was read is stored, then it begins anew.
+        self._turning = False
         #: What is recorded and can be committed, of the partitions that are this recorder's now.
         self._recorded: dict[tuple[str, int], int] = {}
         self._reader = LogReader(
             config.kafka,
             config.recorder_group,
-            [DECISIONS.name, GRANTS.name, CONTROL.name],
+            TOPICS_READ,
             session_timeout_ms=config.session_timeout_ms,
+            find_standing=standpoint(config.kafka, config.clickhouse, TOPICS_READ).find,
             on_revoked=self._revoked,
             log=log,
         )
@@ -85,6 +93,9 @@ class Recorder:
 
     def step(self) -> None:
         """Read what is there, and hand on what is due. Takes a few hundredths of a second when there is nothing."""
+        if self._turning:
+            self._turn()
+            return
         now_s = time.monotonic()
         if not self._full():
             self._full_since_s = None
@@ -103,9 +114,18 @@ class Recorder:
         messages = self._reader.read(most, timeout_s)
         # Only now: what is pending may have been given up inside `read`.
         was_empty, dead_before = self._pending.empty, len(self._pending.dead_letters)
+        if was_empty:
+            self._pending = Pending(self._reader.log_ids)
         for message in messages:
-            self._pending.take(*message.place, key=message.key, value=message.value, seen_at_us=self._unix_us())
+            self._pending.take(
+                *message.place,
+                key=message.key,
+                value=message.value,
+                seen_at_us=self._unix_us(),
+                appended_us=message.appended_us,
+            )
         self._say_dead(self._pending.dead_letters[dead_before:])
+        self._turning = self._reader.went_back
         if was_empty and not self._pending.empty:
             self._first_at_s = time.monotonic()
 
@@ -129,19 +149,37 @@ class Recorder:
 
     def _due(self, now_s: float) -> bool:
         if self._pending.empty:
-            return False
+            return now_s - self._asked_at_s >= _ASK_S
         return self._full() or now_s - self._first_at_s >= self._flush_s
 
     def _hand_on(self) -> None:
-        flush, self._pending = self._pending, Pending()
+        flush, self._pending = self._pending, Pending(self._reader.log_ids)
+        self._asked_at_s = time.monotonic()
         self._writer.start(flush)
 
     def _commit_written(self) -> None:
         written = self._writer.take_written()
-        if written is not None:
-            self.recorded_decisions += written.decisions
+        if written is None:
+            return
+        self.recorded_decisions += written.decisions
+        if written.replaced:
+            self._log.warning("%s was made anew: reading it from its beginning", written.replaced)
+            self._turning = True
+        else:
             self._recorded.update(written.next_offsets)
             self._reader.commit(written.next_offsets)
+
+    def _turn(self) -> None:
+        """Store what was read of the logs as they were, which nobody can read again; then begin with what is there."""
+        if self._writer.busy:
+            self._writer.wait(_POLL_S)
+            self._commit_written()
+        elif not self._pending.empty:
+            self._hand_on()
+        else:
+            self._turning = False
+            self._recorded.clear()
+            self._reader.start_over()
 
     def _finish(self, until_s: float) -> None:
         """Store what was read, as far as the database allows until then."""

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import signal
-import threading
+import time
 from collections.abc import Mapping
-from types import FrameType
 
 from aggregator.broker import LogUnavailable
 from aggregator.config import AggregatorConfig
 from aggregator.logs import configure
 from aggregator.migrate import MigrationError
 from aggregator.recorder.dead_letters import DeadLetterTopic
-from aggregator.recorder.loop import Recorder
+from aggregator.recorder.erasures import Erasures
+from aggregator.recorder.keeping import Keeping
+from aggregator.recorder.loop import TOPICS_READ, Recorder
 from aggregator.recorder.writer import Writer
-from aggregator.start import StartFailed, wait_for_services
+from aggregator.start import StartFailed, stop_on_signal, wait_for_services
 from aggregator.store import StoreRefused, StoreUnavailable
 from aggregator.store_clickhouse import ClickHouseStore
+from aggregator.topic_ids import TopicIds
 from enforcer.clock import SystemClock
 from enforcer.errors import ConfigError
+
+#: How long to wait for the ids of topics, which are asked for once a flush.
+_ASK_S = 2.0
 
 
 def main(environ: Mapping[str, str] | None = None) -> int:
@@ -29,17 +33,23 @@ def main(environ: Mapping[str, str] | None = None) -> int:
     except ConfigError as fault:
         log.error("%s", fault)  # noqa: TRY400  (the message is for the operator; a traceback would hide it)
         return 2
-    stop = threading.Event()
-
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
+    stop = stop_on_signal()
     try:
         wait_for_services(config, log, stop)
-        writer = Writer(lambda: ClickHouseStore.open(config.clickhouse), DeadLetterTopic(config.kafka, log), log)
-        recorder = Recorder(config, writer, log, unix_us=SystemClock().unix_us)
+        if not stop.is_set():
+            Keeping(config, log).begin(stop)
+        unix_us = SystemClock().unix_us
+        topic, erasures = DeadLetterTopic(config.kafka, log), Erasures(time.monotonic)
+        ids = TopicIds(config.kafka, timeout_s=_ASK_S)
+        writer = Writer(
+            lambda: ClickHouseStore.open(config.clickhouse),
+            topic,
+            log,
+            unix_us=unix_us,
+            erasures=erasures,
+            log_ids=lambda: ids.of(TOPICS_READ),
+        )
+        recorder = Recorder(config, writer, log, unix_us=unix_us)
         log.info("recording %s into %s as %s", config.kafka, config.clickhouse.address, config.recorder_group)
         recorder.run(stop)
     except (ConfigError, StartFailed, MigrationError, StoreRefused, StoreUnavailable, LogUnavailable) as fault:

@@ -122,3 +122,26 @@ def _named_query(file_name: str, name: str, lines: list[str]) -> NamedQuery:
 def load_queries(package: str, file_name: str) -> dict[str, NamedQuery]:
     """The named queries of a file that is data of `package`, as in ``load_queries("aggregator.sql", "record.sql")``."""
     return parse_queries(file_name, (resources.files(package) / file_name).read_text("utf-8"))
+
+
+@cache
+def composed(file_name: str, name: str, **parts: str) -> str:
+    """One query of ours that stands on others of its file: where it says ``(other)``, the query `other` stands in it.
+
+    Args:
+        file_name: of this package.
+        name: the query.
+        parts: which query of the file stands where it says ``(part)``, where that is not the one of that name.
+
+    Raises:
+        SqlFileError: there is no query of a name.
+    """
+    queries = load_queries(__name__, file_name)
+    if name not in queries:
+        raise SqlFileError(f"{file_name}: there is no query {name!r}")
+
+    def stand_in(match: re.Match[str]) -> str:
+        other = parts.get(match[1], match[1])
+        return f"(\n{composed(file_name, other, **parts)}\n)" if other in queries else match[0]
+
+    return re.sub(r"\(([a-z][a-z0-9_]*)\)(?= AS |\n| WHERE )", stand_in, queries[name].sql)

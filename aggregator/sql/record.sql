@@ -1,4 +1,4 @@
--- What the recorder reads, and what is asked of the record as a whole. Every value is bound.
+-- What the recorder reads. Every value is bound.
 
 -- name: epoch_end
 -- How far one copy's epoch is recorded: the first number after it. Reads the newest blocks only, in key order.
@@ -12,26 +12,18 @@ FROM (
 );
 
 -- name: epoch_spans
--- The blocks of one copy's epoch that may overlap the numbers from low up to (without) high.
-SELECT DISTINCT first_seq, decisions, block_hash, log_partition, log_offset
+-- The blocks of one copy's epoch that may overlap the numbers from low up to (without) high, and when each was stored
+-- first.
+SELECT first_seq, decisions, block_hash, log_partition, log_offset, log_id,
+    toUnixTimestamp64Micro(min(stored_at)) AS stored_us
 FROM blocks
 WHERE copy_id = {copy_id:String} AND epoch = {epoch:UInt64}
     AND first_seq + 65536 > {low:UInt64} AND first_seq < {high:UInt64} AND first_seq + decisions > {low:UInt64}
-    AND decisions > 0;
+    AND decisions > 0
+GROUP BY first_seq, decisions, block_hash, log_partition, log_offset, log_id;
 
--- name: repeated_blocks
--- How many blocks stand in the log again after their first time: what producers sent twice.
-SELECT count() - uniqExact(copy_id, epoch, first_seq, block_hash) AS repeated
-FROM blocks FINAL
-WHERE decisions > 0;
-
--- name: conflicting_decisions
--- How many decisions came under an identity that the record holds with other content.
-SELECT count() AS conflicting FROM conflicts FINAL;
-
--- name: dead_letters_of
--- The messages of one topic that could not be read, in the order of the log.
-SELECT log_partition, log_offset, reason, key, payload
-FROM dead_letters FINAL
-WHERE topic = {topic:String}
-ORDER BY log_partition, log_offset;
+-- name: stored_ends
+-- How far each log of each topic is stored, by the journal.
+SELECT topic, log_partition, log_id, max(next_offset) AS next_offset
+FROM recorded
+GROUP BY topic, log_partition, log_id;

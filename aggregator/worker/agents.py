@@ -1,4 +1,4 @@
-"""The Faust agent of the live totals: each message goes to the job, and nothing else happens here."""
+"""The Faust agent of either stage: each message goes to the job, and nothing else happens here."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import faust
 from faust.types import AgentT, EventT
 
 from aggregator.worker.ports import LogMessage
+
+#: The kind of a Kafka record's timestamp that the broker makes; kind 0 is the producer's.
+_LOG_APPEND_TIME = 1
 
 Take = Callable[[LogMessage], Awaitable[None]]
 
@@ -41,17 +44,25 @@ class FaustMessage:
         """See `LogMessage`."""
         return float(self.event.message.timestamp)
 
+    @property
+    def appended_us(self) -> int | None:
+        """See `LogMessage`."""
+        if self.event.message.timestamp_type != _LOG_APPEND_TIME:
+            return None
+        # Faust has made seconds of the log's milliseconds.
+        return round(self.timestamp_s * 1_000) * 1_000
+
     def ack(self) -> None:
         """See `LogMessage`."""
         self.event.ack()
 
 
-def add_live_agent(app: faust.App, topic: faust.TopicT, take: Take) -> AgentT[Any]:
+def add_agent(app: faust.App, topic: faust.TopicT, take: Take, *, name: str) -> AgentT[Any]:
     """Register the agent that hands every message of `topic` to `take`, one after the other."""
 
-    async def live_totals(stream: Any) -> None:
+    async def hand_on(stream: Any) -> None:
         # noack: a message is acknowledged by the job, after the rows that cover it are stored.
         async for event in stream.noack().events():
             await take(FaustMessage(event))
 
-    return app.agent(topic, name="live_totals")(live_totals)
+    return app.agent(topic, name=name)(hand_on)

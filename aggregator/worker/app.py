@@ -1,4 +1,4 @@
-"""Builds the Faust app of the live totals; no logic, and nothing is contacted.
+"""Builds the Faust app of either stage; no logic, and nothing is contacted.
 
 No Faust table and no Faust window: their state and their offsets can disagree after a crash. State is the rows in
 ClickHouse, written in one INSERT with the offset that they cover.
@@ -13,16 +13,15 @@ import faust
 from mode import CrashingSupervisor
 
 from aggregator.config import AggregatorConfig
-from aggregator.worker.agents import add_live_agent
+from aggregator.worker.agents import add_agent
 from aggregator.worker.faust_guard import guard
-from aggregator.worker.job import LiveJob
-from stream.contract.topics import DECISIONS
+from aggregator.worker.ports import FaustJob
 
 _MIB = 1024 * 1024
 
 
-def build_app(config: AggregatorConfig, job: LiveJob, *, group: str) -> faust.App:
-    """The app that feeds `job` from the decisions topic, as a member of the consumer group `group`.
+def build_app(config: AggregatorConfig, job: FaustJob, *, group: str, topic: str, agent: str) -> faust.App:
+    """The app that feeds `job` from a topic, as a member of the consumer group `group`; `agent` names it in the log.
 
     To be called inside the running event loop, and started there with ``await app.start()``.
     """
@@ -49,8 +48,8 @@ def build_app(config: AggregatorConfig, job: LiveJob, *, group: str) -> faust.Ap
         table_standby_replicas=0,
         web_enabled=False,
     )
-    topic = app.topic(DECISIONS.name, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw")
-    add_live_agent(app, topic, job.take)
+    source = app.topic(topic, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw")
+    add_agent(app, source, job.take, name=agent)
 
     async def drop(*_: Any, **__: Any) -> None:
         job.drop_all()

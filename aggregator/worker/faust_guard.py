@@ -2,8 +2,9 @@
 
 Faust books offsets as acknowledged that nobody acknowledged: a jump in the delivery (`Consumer._add_gap`), and every
 message that it discards around a rebalance (its stream acknowledges what it skips). Its commit could so run ahead of
-the database. This subclass takes the offset to commit from the job instead. It stands on private methods of one exact
-release, and `tests/unit/aggregator/test_faust_guard.py` fails if their meaning changes.
+the database. This subclass takes the offset to commit from the job instead. And Faust drops what it has read before,
+though it was told to read it again; the job knows that better. It stands on private methods of one exact release, and
+`tests/unit/aggregator/test_faust_guard.py` fails if their meaning changes.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ def guard(app: faust.App, durable: Mapping[int, int], *, fetch_wait_ms: int | No
             return consumer
 
     class Consumer(driver.Consumer):
+        def __init__(self, *args: Any, **named: Any) -> None:
+            super().__init__(*args, **named)
+            self._read_offset = Unread()
+
         def _new_consumer_thread(self) -> Thread:
             return Thread(self, loop=self.loop, beacon=self.beacon)
 
@@ -58,6 +63,14 @@ def guard(app: faust.App, durable: Mapping[int, int], *, fetch_wait_ms: int | No
 
     Transport.Consumer = Consumer
     app.transport = Transport(app.conf.broker_consumer, app)
+
+
+class Unread(dict[TP, int | None]):
+    """Where Faust keeps the last offset that it has read of each partition, and drops what comes below: never any."""
+
+    def __getitem__(self, _tp: TP) -> None:
+        """Whatever was put there."""
+        return
 
 
 def set_fetch_wait(consumer: Any, fetch_wait_ms: int) -> None:

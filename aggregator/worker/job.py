@@ -7,36 +7,34 @@ table, and is never guessed.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from aggregator.core.live_load import Moved, open_shard, put_blank, put_copies, put_minutes
-from aggregator.core.live_rows import MAX_ROWS, Cut, cut, group_cuts
-from aggregator.core.live_shard import Kept, Shard, is_outgrown
-from aggregator.core.live_totals import ahead_of, fold, missing
-from aggregator.worker.partition import OpenPartition
-from aggregator.worker.ports import LiveStats, LogMessage, LogView
+from aggregator.core.live.load import Moved, open_shard, put_blank, put_copies, put_minutes
+from aggregator.core.live.rows import Cut, cut, group_cuts
+from aggregator.core.live.shard import Shard, ShardBounds, is_outgrown
+from aggregator.core.live.totals import ahead_of, fold, missing
+from aggregator.core.record.acceptance import Accepted
+from aggregator.worker.life import Life, Wanted
+from aggregator.worker.partition import FULL_BYTES, FULL_ROWS, OpenPartition
+from aggregator.worker.ports import NO_FEED, Feed, LiveStats, LogMessage, LogView
 from aggregator.worker.table import LiveTable
-from aggregator.worker.thread import NotWanted, TableThread
+from aggregator.worker.thread import NotWanted
 from stream.contract.block import DecisionBlock
-from stream.contract.layout import MAX_DECISIONS, CorruptBlock
+from stream.contract.layout import CorruptBlock
 
 log = logging.getLogger("tallygate.worker")
 
-#: Changed rows (or loaded ones) at which a shard is written before it takes more: one more block (a decision changes
-#: at most a usage, a caller and a fleet row) still fits into one INSERT then.
-_FULL_ROWS = MAX_ROWS - 3 * MAX_DECISIONS - 2
-_FULL_BYTES = 64 * 1024 * 1024
-_KEPT = Kept()
+_KEPT = ShardBounds()
 _US_PER_S = 1_000_000
+#: A message that did not come for so long, though it was read again and again, is not just shown late.
+_CERTAIN_S = 5.0
+#: The broker is asked what it has at most so often: each message that came too early would else ask.
+_LOOK_EVERY_S = 0.25
 
 
-Wanted = Callable[[], bool]
-
-
-class LiveJob:
+class LiveJob(Life[OpenPartition]):
     """All partitions that this process has. Its methods run on one event loop, the table's in one thread."""
 
     def __init__(
@@ -44,29 +42,22 @@ class LiveJob:
         table: LiveTable,
         view: LogView,
         *,
-        decode: Callable[[bytes], DecisionBlock],
+        decode: Callable[[LogMessage], Accepted],
         now_s: Callable[[], float],
-        full_rows: int = _FULL_ROWS,
-        full_bytes: int = _FULL_BYTES,
-        kept: Kept = _KEPT,
+        full_rows: int = FULL_ROWS,
+        full_bytes: int = FULL_BYTES,
+        kept: ShardBounds = _KEPT,
+        feed: Feed = NO_FEED,
     ) -> None:
         self._table = table
         self._view = view
+        self._feed = feed
         self._decode = decode
-        self._now_s = now_s
+        super().__init__(now_s=now_s)
         self._full_rows = full_rows
         self._full_bytes = full_bytes
         self._kept = kept
-        self._open: dict[int, OpenPartition] = {}
-        self._generation = 0
-        self._closing = False
-        self._flushing = asyncio.Lock()
-        self._full = asyncio.Event()
-        self._stored = asyncio.Event()
-        self._thread = TableThread(now_s)
         self.stats = LiveStats()
-        #: Partition -> offset before which everything is stored: what may be committed.
-        self.durable: dict[int, int] = {}
 
     @property
     def positions(self) -> dict[int, int]:
@@ -92,22 +83,19 @@ class LiveJob:
         """Since when the oldest missing message has been awaited; None if none is."""
         return min((one.torn_since for one in self._open.values() if one.torn_since is not None), default=None)
 
+    def torn(self) -> dict[int, int]:
+        """Partition -> offset of each message that others came before."""
+        return {p: one.shard.next_offset for p, one in self._open.items() if one.torn_since is not None}
+
     async def take(self, message: LogMessage) -> None:
         """Count one message, or leave it unacknowledged if it is not its turn. One call at a time.
 
         Raises:
             StoreRefused: the table is not what this release expects.
         """
-        generation = self._generation
-
-        def wanted() -> bool:
-            return generation == self._generation and not self._closing
-
-        try:
-            await self._take_all([message], wanted)
-        except NotWanted:
-            # Nothing of it was counted; whoever has the partition next is given the message again.
-            return
+        # If it is not wanted, nothing of it was counted; whoever has the partition next is given the message again.
+        with suppress(NotWanted):
+            await self._take_all([message], self._while_ours())
 
     async def _take_all(self, messages: Iterable[LogMessage], wanted: Wanted) -> None:
         for message in messages:
@@ -157,20 +145,21 @@ class LiveJob:
             log.info("partition %d is still being written by another worker", partition)
         opened = self._open[partition] = OpenPartition(shard)
         self.durable[partition] = shard.next_offset
+        self._feed.opened(partition, log_id)
         log.info("partition %d: totals are stored up to offset %d", partition, shard.next_offset)
         return opened
 
     async def _count(self, shard: Shard, message: LogMessage, wanted: Wanted) -> None:
         try:
-            block = self._decode(message.value)
+            accepted = self._decode(message)
         except CorruptBlock as error:
             self.stats.corrupt += 1
             # A warning and no trace: the block is at fault, not this process, and the recorder keeps it.
             log.warning("partition %d offset %d is not a block: %s; left out", shard.partition, message.offset, error)
             shard.skip_to(message.offset + 1)
             return
-        await self._load_missing(shard, block, wanted)
-        folded = fold(shard, block, message.offset)
+        await self._load_missing(shard, accepted.block, wanted)
+        folded = fold(shard, accepted.block, message.offset, shift_us=accepted.shift_us)
         self.stats.blocks += 1
         self.stats.decisions += folded.counted
         self.stats.duplicates += folded.duplicates
@@ -195,23 +184,35 @@ class LiveJob:
             put_copies(shard, copies, rows)
 
     async def _meet_hole(self, opened: OpenPartition, message: LogMessage, wanted: Wanted) -> bool:
-        """A message came before the one that is due: leave it, unless the broker no longer has what is due."""
+        """A message came before the one that is due: leave it, unless the broker does not have what is due."""
         shard = opened.shard
         if opened.torn_since is None:
             opened.torn_since = self._now_s()
             log.warning("partition %d: offset %d came, %d is due", shard.partition, message.offset, shard.next_offset)
-        low = await self._view.low_watermark(shard.partition)
-        if not wanted() or message.offset > low:
+        held = min(await self._first_held(opened), message.offset)
+        if not wanted() or held <= shard.next_offset:
             return True
         log.error(
-            "partition %d: the broker removed offsets %d to %d before they were counted; recorded as lost",
-            *(shard.partition, shard.next_offset, message.offset - 1),
+            "partition %d: the broker has no offsets %d to %d, which were not counted; recorded as lost",
+            *(shard.partition, shard.next_offset, held - 1),
         )
-        span = (shard.partition, shard.next_offset, message.offset, int(message.timestamp_s * _US_PER_S))
+        span = (shard.partition, shard.next_offset, held, int(message.timestamp_s * _US_PER_S))
         await self._thread.call(self._table.write_loss, *span, wanted=wanted)
-        self.stats.lost_offsets += message.offset - shard.next_offset
-        shard.skip_to(message.offset)
+        self.stats.lost_offsets += held - shard.next_offset
+        shard.skip_to(held)
+        opened.torn_since = self._now_s()
         return False
+
+    async def _first_held(self, opened: OpenPartition) -> int:
+        """The first offset from the due one on that the broker has; the due one while that is not certain."""
+        shard, now_s = opened.shard, self._now_s()
+        if now_s - opened.looked_s < _LOOK_EVERY_S:
+            return shard.next_offset
+        opened.looked_s = now_s
+        low = await self._view.low_watermark(shard.partition)
+        if low > shard.next_offset or opened.torn_since is None or now_s - opened.torn_since < _CERTAIN_S:
+            return max(low, shard.next_offset)
+        return await self._view.first_held(shard.partition, shard.next_offset)
 
     def _is_full(self, opened: OpenPartition) -> bool:
         """Whether something must be written, and then forgotten, before more is taken."""
@@ -223,27 +224,7 @@ class LiveJob:
             or (self._flushing.locked() and self._thread.blocked_since is not None)
         )
 
-    async def _room(self, wanted: Wanted) -> None:
-        """Wait until something was written, or the message is not wanted any more."""
-        self._stored.clear()
-        self._full.set()
-        await self._stored.wait()
-        if not wanted():
-            raise NotWanted
-
     # -- writing ---------------------------------------------------------------------------------------------------
-
-    async def run(self, interval_s: float) -> None:
-        """Write what changed every `interval_s`, earlier if a partition is full, until `stop_taking`.
-
-        Raises:
-            StoreRefused: the table is not what this release expects.
-        """
-        while not self._closing:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._full.wait(), interval_s)
-            self._full.clear()
-            await self.flush(wanted=lambda: True)
 
     async def flush(self, *, wanted: Wanted) -> None:
         """Write everything that changed so far, then acknowledge what it covers.
@@ -254,13 +235,16 @@ class LiveJob:
         """
         async with self._flushing:
             changed = {p: one for p, one in self._open.items() if one.shard.unwritten}
-            for group in group_cuts(cut(one.shard) for one in changed.values()):
+            told_from = self._feed.told_from()
+            cuts = (cut(one.shard, told_from=told_from, sent=self._feed.sent(p)) for p, one in changed.items())
+            for group in group_cuts(cuts):
                 started_s = self._now_s()
                 self.stats.rows += await self._thread.call(self._table.write, group, wanted=wanted)
                 self.stats.flushes += 1
                 self.stats.flush_s = self._now_s() - started_s
                 for one in group:
                     self._settle(one, changed[one.partition])
+                self._feed.offer(group)
             self._trim()
             self._stored.set()
 
@@ -283,17 +267,5 @@ class LiveJob:
         """The partitions were taken away, or may have been: forget everything about them."""
         if self._open:
             log.info("partitions %s were taken away; dropping what is not written of them", sorted(self._open))
-        self._generation += 1
-        self._open.clear()
-        self.durable.clear()
-        self._stored.set()
-
-    def stop_taking(self) -> None:
-        """From now on leave every message unacknowledged."""
-        self._closing = True
-        self._full.set()
-        self._stored.set()
-
-    def close(self) -> None:
-        """End the thread; what was not flushed is taken again after a restart."""
-        self._thread.close()
+        super().drop_all()
+        self._feed.dropped()

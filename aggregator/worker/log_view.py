@@ -9,14 +9,18 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from aggregator.broker import LogUnavailable
+from aggregator.topic_ids import TopicIds
+from stream.admin import admin_client
 
 T = TypeVar("T")
 
 _SETTING = "TALLYGATE_KAFKA"
+#: How long one look at the log takes at most; what has not come by then is looked for again.
+_LOOK_S = 2.0
 
 
 class KafkaView:
@@ -26,8 +30,8 @@ class KafkaView:
         self._bootstrap = bootstrap
         self._topic = topic
         self._timeout_s = timeout_s
-        # Kept: the client's futures fail once it is garbage collected.
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": int(timeout_s * 1000)})
+        self._ids = TopicIds(bootstrap, timeout_s=timeout_s)
+        self._admin = admin_client(bootstrap, timeout_s=timeout_s)
 
     async def log_id(self) -> str:
         """The topic's id, which is another one after it was deleted and made anew.
@@ -35,7 +39,10 @@ class KafkaView:
         Raises:
             LogUnavailable: the broker does not answer, or has no such topic.
         """
-        return await asyncio.to_thread(self._ask, self._read_log_id)
+        found = await asyncio.to_thread(self._ids.of, [self._topic])
+        if self._topic not in found:
+            raise LogUnavailable(f"Kafka at {self._bootstrap} ({_SETTING}) has no topic {self._topic}")
+        return found[self._topic]
 
     async def low_watermark(self, partition: int) -> int:
         """The first offset that the broker still has.
@@ -45,9 +52,32 @@ class KafkaView:
         """
         return await asyncio.to_thread(self._ask, lambda: self._read_low_watermark(partition))
 
-    def _read_log_id(self) -> str:
-        futures = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=self._timeout_s)
-        return str(futures[self._topic].result(self._timeout_s).topic_id)
+    async def first_held(self, partition: int, offset: int) -> int:
+        """The first offset from this one on that the broker has; this one if it has none yet.
+
+        Raises:
+            LogUnavailable: the broker does not answer, or has no such partition.
+        """
+        return await asyncio.to_thread(self._ask, lambda: self._read_first(partition, offset))
+
+    def _read_first(self, partition: int, offset: int) -> int:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                # Never joined: an assignment needs the name of a group all the same.
+                "group.id": "tallygate-look",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_uncommitted",
+                "log_level": 2,
+            }
+        )
+        try:
+            consumer.assign([TopicPartition(self._topic, partition, offset)])
+            found = consumer.consume(1, min(_LOOK_S, self._timeout_s))
+        finally:
+            consumer.close()
+        return max(offset, *(message.offset() or 0 for message in found if message.error() is None), 0)
 
     def _read_low_watermark(self, partition: int) -> int:
         place = TopicPartition(self._topic, partition)

@@ -9,10 +9,17 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 
-from aggregator.core.live_shard import Kept, Shard, evict, is_outgrown
+from aggregator.core.live.rows import MAX_ROWS
+from aggregator.core.live.shard import Shard, ShardBounds, evict, is_outgrown
 from aggregator.worker.ports import LogMessage
+from stream.contract.layout import MAX_DECISIONS
 
+#: Changed rows (or loaded ones) at which a shard is written before it takes more: one more block (a decision changes
+#: at most a usage, a caller and a fleet row) still fits into one INSERT then.
+FULL_ROWS = MAX_ROWS - 3 * MAX_DECISIONS - 2
+FULL_BYTES = 64 * 1024 * 1024
 #: What a message occupies besides its value: an event of Faust with its headers (measured: 2,140 bytes).
 _ENVELOPE_BYTES = 2_200
 
@@ -26,6 +33,8 @@ class OpenPartition:
     held_bytes: int = 0
     #: Since when a message before the ones delivered has been awaited, on the job's clock.
     torn_since: float | None = None
+    #: When the broker was last asked what it has of what is missing.
+    looked_s: float = -inf
     _in_use: bool = False
 
     @contextmanager
@@ -52,7 +61,7 @@ class OpenPartition:
             self.held_bytes -= len(message.value) + _ENVELOPE_BYTES
             message.ack()
 
-    def trim(self, kept: Kept) -> bool:
+    def trim(self, kept: ShardBounds) -> bool:
         """Forget what need not be kept, unless it is in use; whether the whole is to be opened anew.
 
         Only to be called while nothing is being written.

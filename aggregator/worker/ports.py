@@ -5,8 +5,11 @@ Interfaces and counters only.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from aggregator.core.live.rows import Cut
 
 
 class LogMessage(Protocol):
@@ -32,6 +35,11 @@ class LogMessage(Protocol):
         """When it was stamped for Kafka, unix seconds; used for nothing but the time of a loss record."""
         ...
 
+    @property
+    def appended_us(self) -> int | None:
+        """When the broker appended it by its own clock, unix microseconds; None if it does not say."""
+        ...
+
     def ack(self) -> None:
         """Say that what it holds is stored: it need not be delivered again."""
         ...
@@ -47,6 +55,97 @@ class LogView(Protocol):
     async def low_watermark(self, partition: int) -> int:
         """The first offset that the broker still has."""
         ...
+
+    async def first_held(self, partition: int, offset: int) -> int:
+        """The first offset from this one on that the broker has; this one if it has none yet."""
+        ...
+
+
+class FaustJob(Protocol):
+    """A job as the process and the Faust app see it."""
+
+    @property
+    def durable(self) -> Mapping[int, int]:
+        """Partition -> offset before which everything is stored; the live mapping."""
+        ...
+
+    async def take(self, message: LogMessage) -> None:
+        """Take one message."""
+        ...
+
+    async def run(self, interval_s: float) -> None:
+        """Write what changed every so often, until `stop_taking`."""
+        ...
+
+    async def flush(self, *, wanted: Callable[[], bool]) -> None:
+        """Write what changed so far, then acknowledge what it covers."""
+        ...
+
+    def torn_since(self) -> float | None:
+        """Since when a message that is missing in the delivery has been awaited; None if none is."""
+        ...
+
+    def torn(self) -> Mapping[int, int]:
+        """Partition -> offset of each message that others came before."""
+        ...
+
+    def drop_all(self) -> None:
+        """The partitions were taken away."""
+        ...
+
+    def stop_taking(self) -> None:
+        """From now on leave every message unacknowledged."""
+        ...
+
+    def close(self) -> None:
+        """End its threads."""
+        ...
+
+
+class Feed(Protocol):
+    """The way to the second stage. What is offered is told, or told later; nothing here waits."""
+
+    def told_from(self) -> int | None:
+        """The first minute that the second stage cares for; None: none."""
+        ...
+
+    def sent(self, partition: int) -> int:
+        """The version up to which it has been told of a partition; 0 if that is not known."""
+        ...
+
+    def opened(self, partition: int, log_id: str) -> None:
+        """A partition begins at what its table says; what was written and not told is to be found there."""
+        ...
+
+    def offer(self, cuts: Sequence[Cut]) -> None:
+        """These cuts are stored."""
+        ...
+
+    def dropped(self) -> None:
+        """All partitions were taken away."""
+        ...
+
+
+class _NoFeed:
+    """There is no second stage."""
+
+    def told_from(self) -> int | None:
+        return None
+
+    def sent(self, _partition: int) -> int:
+        return 0
+
+    def opened(self, _partition: int, _log_id: str) -> None:
+        pass
+
+    def offer(self, _cuts: Sequence[Cut]) -> None:
+        pass
+
+    def dropped(self) -> None:
+        pass
+
+
+NO_FEED: Feed = _NoFeed()
 
 
 @dataclass(slots=True)

@@ -11,9 +11,11 @@ from typing import Any, Protocol, cast
 
 import pyarrow as pa
 
-from aggregator.core.live_load import CallerRow, CopyRow, FleetRow, ProgressRow, UsageRow
-from aggregator.core.live_rows import Cut, rows_table
-from aggregator.core.live_shard import CopyKey
+from aggregator.core.live.arrow import RowNames, rows_table
+from aggregator.core.live.load import CallerRow, CopyRow, FleetRow, ProgressRow, UsageRow
+from aggregator.core.live.rows import Cut
+from aggregator.core.live.shard import CopyKey
+from aggregator.core.live.usage_blocks import CallerUsageRow
 from aggregator.sql import load_queries
 from aggregator.store import Store
 from stream.contract.topics import DECISIONS
@@ -60,12 +62,17 @@ class LiveStore:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._names = RowNames()
         self._queries = load_queries("aggregator.sql", "live.sql")
 
     def table_id(self) -> str:
         """The identity of the `live` table; empty if the database has none."""
         rows = self._rows("live_table_id")
         return str(rows[0][0]) if rows else ""
+
+    def has_other_logs(self, log_id: str) -> bool:
+        """Whether the totals are of other logs than this one as well."""
+        return bool(self._rows("live_other_logs", log_id=log_id)[0][0])
 
     def progress(self, partition: int) -> Sequence[ProgressRow]:
         """See `LiveTable.progress`."""
@@ -100,11 +107,30 @@ class LiveStore:
             for row in self._rows("live_copy", partition=partition, copy_id=copy_id, epoch=epoch)
         ]
 
+    def sent(self, partition: int, log_id: str) -> int:
+        """The version up to which the second stage was told of this log; 0 if never."""
+        rows = self._rows("live_sent", partition=partition, log_id=log_id)
+        return int(rows[0][0]) if rows else 0
+
+    def untold_minutes(self, partition: int, sent: int, first_minute: int) -> Sequence[int]:
+        """The minutes from `first_minute` on of which there is anything newer than `sent`."""
+        given = {"partition": partition, "sent": sent, "low_s": max(first_minute, 0) * _SECONDS_PER_MINUTE}
+        return [int(minute) for (minute,) in self._rows("live_untold_minutes", **given)]
+
+    def untold(self, partition: int, sent: int, minute: int) -> Sequence[CallerUsageRow]:
+        """Totals by caller of a minute that are newer than `sent`."""
+        given = {"partition": partition, "sent": sent, "minute_s": max(minute, 0) * _SECONDS_PER_MINUTE}
+        return cast("Sequence[CallerUsageRow]", self._rows("live_untold", **given))
+
     def write(self, cuts: Iterable[Cut]) -> int:
         """See `LiveTable.write`."""
-        table = rows_table(cuts)
+        table = self.rows_of(cuts)
         self._store.insert("live", table)
         return int(table.num_rows)
+
+    def rows_of(self, cuts: Iterable[Cut]) -> pa.Table:
+        """What `write` writes of cuts."""
+        return rows_table(cuts, self._names, lean=True)
 
     def write_loss(self, partition: int, first_offset: int, next_offset: int, at_us: int) -> None:
         """See `LiveTable.write_loss`: a row in `control`, the same one if it is written twice."""

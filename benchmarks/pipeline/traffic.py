@@ -24,6 +24,8 @@ from enforcer.types import Basis, Plan, Reason, Source, Standing, Terms, Verdict
 from stream import KafkaSink, StreamConfig
 
 Counts: TypeAlias = npt.NDArray[np.int64]
+#: (basis, caller number, refused) of one decision after the other.
+Round: TypeAlias = list[tuple[Basis, int, bool]]
 
 SCOPES = tuple(f"GET /v1/resource-{number}" for number in range(12))
 _TICK_S = 0.01
@@ -36,11 +38,11 @@ _CLOSE_TIMEOUT_S = 60.0
 
 @dataclass(slots=True)
 class Copy:
-    """One copy: its sink, and the fixed round of (basis, caller number, refused) that it decides."""
+    """One copy: its sink, and the fixed round that it decides."""
 
     identity: CopyIdentity
     sink: KafkaSink
-    round: list[tuple[Basis, int, bool]]
+    round: Round
     seq: int = 0
 
     def decide(self, number: int) -> None:
@@ -48,6 +50,7 @@ class Copy:
         capture, seq, rounds = self.sink.capture, self.seq, self.round
         now_ns = time.monotonic_ns()
         for place in range(seq, seq + number):
+            # As `verdict`, without a call: the loop is in the figures.
             basis, _, refused = rounds[place % _POOL]
             if refused:
                 capture(Verdict(place, now_ns, basis, False, _REFUSED, 1, 0, now_ns + _WAIT_NS))
@@ -67,8 +70,16 @@ class Copy:
         return admitted_by.astype(np.int64), refused_by.astype(np.int64)
 
 
-def make_copy(number: int, copies: int, callers: int, bootstrap: str, partitions: int) -> Copy:
-    """One copy with its own zipf-shaped slice of the callers; each caller reaches up to four copies."""
+def verdict(rounds: Round, seq: int, now_ns: int) -> Verdict:
+    """The decision `seq` of a copy, made at this time."""
+    basis, _, refused = rounds[seq % _POOL]
+    if refused:
+        return Verdict(seq, now_ns, basis, False, _REFUSED, 1, 0, now_ns + _WAIT_NS)
+    return Verdict(seq, now_ns, basis, True, _ADMITTED, 1, seq & 127, 0)
+
+
+def make_round(number: int, copies: int, callers: int) -> Round:
+    """What one copy decides again and again: its own zipf-shaped slice of the callers, each at up to four copies."""
     dice = random.Random(number)
     mine = [caller for caller in range(callers) if (number - caller) % copies < 4]
     weights = list(accumulate(1 / (caller + 1) for caller in mine))
@@ -76,7 +87,7 @@ def make_copy(number: int, copies: int, callers: int, bootstrap: str, partitions
     terms = Terms("rate", Plan("standard", 100.0, 200), 7)
     standings = {caller: Standing(f"acct_{caller:05d}", terms) for caller in mine}
     bases: dict[tuple[int, int], Basis] = {}
-    rounds = []
+    rounds: Round = []
     for caller in picked:
         scope = dice.randrange(len(SCOPES))
         basis = bases.get((caller, scope))
@@ -85,9 +96,14 @@ def make_copy(number: int, copies: int, callers: int, bootstrap: str, partitions
             basis = Basis(standings[caller], SCOPES[scope], grant_id, 4)
             bases[caller, scope] = basis
         rounds.append((basis, caller, dice.random() < 0.1))
+    return rounds
+
+
+def make_copy(number: int, copies: int, callers: int, bootstrap: str, partitions: int) -> Copy:
+    """One copy, with a sink of its own."""
     identity = new_identity(f"bench-{number:03d}", unix_ms=int(time.time() * 1000), pid=os.getpid())
     config = StreamConfig.from_env({"TALLYGATE_KAFKA": bootstrap, "TALLYGATE_PARTITIONS": str(partitions)})
-    return Copy(identity, KafkaSink(config, identity), rounds)
+    return Copy(identity, KafkaSink(config, identity), make_round(number, copies, callers))
 
 
 def run(copies: list[Copy], *, rate_per_s: float, seconds: float) -> float:

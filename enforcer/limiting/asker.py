@@ -235,8 +235,8 @@ class Asker(AskerThread):
             if self._over:
                 return
             self.presence.heard(now_ns)
+            self._composing.heard(self._name, outcomes, sent_ns=sent_ns, now_ns=now_ns)
             for account, ask, outcome in zip(batch, asks, outcomes, strict=True):
-                self._composing.heard(outcome.owner_now_us)
                 if account.node != self._name:
                     # Placed elsewhere meanwhile, and perhaps asked for there: that ask disowns what this one granted.
                     continue

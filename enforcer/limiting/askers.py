@@ -12,6 +12,7 @@ from functools import partial
 
 from enforcer.clock import Clock
 from enforcer.core.account import Account
+from enforcer.core.owner_clock import OwnerClockEstimate
 from enforcer.core.resolution import SHADOW
 from enforcer.limiting.asker import Asker
 from enforcer.limiting.composing import Composing
@@ -23,7 +24,7 @@ from enforcer.limiting.waiter import Waiter
 from enforcer.limiting.waiting import Desk
 from enforcer.owners.port import Owner, Owners
 from enforcer.settings import LimiterSettings
-from enforcer.sink import CostChanged, Sink, WouldRefuse
+from enforcer.sink import CostChanged, OwnerClock, Sink, WouldRefuse
 
 
 class Askers:
@@ -58,6 +59,7 @@ class Askers:
         self._accounts = accounts
         self._forget = forget
         self._numbers: Iterator[int] = itertools.count(1)
+        self._owner_clock = OwnerClockEstimate()
         self._askers = {name: self._asker(name, owner) for name, owner in owners.nodes.items()}
         self._version = owners.version
         self._is_started = False
@@ -148,12 +150,14 @@ class Askers:
             self._count_shadow(waiter.lane, account, waiter.cost)
 
     def tell(self, *, everything: bool = False) -> None:
-        """Tell the sink the running totals that changed, if it is time."""
+        """Tell the sink the running totals that changed, if it is time, and the owner's time if that moved."""
         now_ns, at_us = self._clock.monotonic_ns(), self._clock.unix_us()
         for (caller, scope, _, _), (requests, charged, refunded) in self.costs.due(now_ns, everything=everything):
             hand(self._sink.event, CostChanged(caller, scope, requests, charged, refunded, at_us))
         for key, (requests, cost) in self._would_refuse.due(now_ns, everything=everything):
             hand(self._sink.event, WouldRefuse(*key, requests, cost, at_us))
+        if (clock := self._owner_clock.due(now_ns=now_ns, unix_us=at_us)) is not None:
+            hand(self._sink.event, OwnerClock(*clock, at_us))
 
     def close(self, accounts: Callable[[], Sequence[Account]], deadlines: Deadlines) -> None:
         """Close each; they share the time. See `Asker.close`."""
@@ -212,7 +216,12 @@ class Askers:
     def _asker(self, name: str, owner: Owner) -> Asker:
         reporting = Reporting(self._sink, self._clock, member=self._member)
         composing = Composing(
-            self._clock, reporting, member=self._member, numbers=self._numbers, jitter=self._settings.jitter
+            self._clock,
+            reporting,
+            member=self._member,
+            numbers=self._numbers,
+            jitter=self._settings.jitter,
+            owner_clock=self._owner_clock,
         )
         asker = Asker(
             owner,

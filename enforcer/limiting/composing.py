@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from enforcer.clock import Clock
 from enforcer.core.account import Account
+from enforcer.core.owner_clock import OwnerClockEstimate
 from enforcer.limiting.reporting import Reporting
-from enforcer.messages import Ask
+from enforcer.messages import Answer, Ask, AskFault
 from enforcer.policies.calendar import turns
 
 
@@ -22,6 +23,7 @@ class Composing:
         member: str,
         numbers: Iterator[int],
         jitter: Callable[[], float],
+        owner_clock: OwnerClockEstimate,
     ) -> None:
         self._clock = clock
         self._reporting = reporting
@@ -29,6 +31,8 @@ class Composing:
         self._jitter = jitter
         # Of all askers of a copy: a bucket that comes to another node must not take a new ask for an old one.
         self._numbers = numbers
+        # Of all askers of a copy, too: one answer that came fast says more than many that came slowly.
+        self._owner_clock = owner_clock
         self._owner_ahead_us = 0
 
     def ask(self, account: Account, waiting: Sequence[int], now_ns: int, *, ahead: bool) -> Ask:
@@ -48,7 +52,9 @@ class Composing:
         self._reporting.closed(account)
         return ask
 
-    def heard(self, owner_now_us: int) -> None:
-        """Take in the owner's time; 0 where it was not told."""
-        if owner_now_us:
-            self._owner_ahead_us = owner_now_us - self._clock.unix_us()
+    def heard(self, owner: str, outcomes: Iterable[Answer | AskFault], *, sent_ns: int, now_ns: int) -> None:
+        """Take in what an owner's outcomes say of its time; not all of them do."""
+        told_us = [outcome.owner_now_us for outcome in outcomes if outcome.owner_now_us]
+        if told_us:
+            self._owner_ahead_us = told_us[-1] - self._clock.unix_us()
+            self._owner_clock.heard(owner, told_us[len(told_us) // 2], sent_ns=sent_ns, now_ns=now_ns)

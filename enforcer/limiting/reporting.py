@@ -56,9 +56,11 @@ class Reporting:
                 self._sink.grant_issued,
                 GrantIssued(account.caller, account.limit, version, answer.grant, answer.tokens),
             )
+        # As all that is told: by this copy's clock. Whoever records it knows how far the owner's is from that.
+        at_us = self._clock.unix_us()
         for credit in answer.credited:
             total = Settlement(credit.grant_id, credit.spent, False, SettleCause.CREDITED)
-            fact = GrantSettled(account.caller, account.limit, credit.member, total, answer.owner_now_us)
+            fact = GrantSettled(account.caller, account.limit, credit.member, total, at_us)
             hand(self._sink.grant_settled, fact)
         if account.soft and now_ns >= account.warn_again_ns:
             account.warn_again_ns = now_ns + _WARN_EVERY_NS
@@ -70,7 +72,7 @@ class Reporting:
                     account.standing.terms.policy_version,
                     account.used_share,
                     account.k,
-                    answer.owner_now_us,
+                    at_us,
                 ),
             )
 

@@ -32,6 +32,9 @@ GaugeName: TypeAlias = Literal[
     "tallygate_cap_in_flight",
     "tallygate_cap_bound",
     "tallygate_sidecar_connections",
+    "tallygate_spool_bytes",
+    "tallygate_spool_decisions",
+    "tallygate_spool_oldest_seconds",
 ]
 HistogramName: TypeAlias = Literal["tallygate_check_seconds", "tallygate_owner_seconds", "tallygate_k"]
 Name: TypeAlias = CounterName | GaugeName | HistogramName
@@ -101,6 +104,9 @@ GAUGES: Final[Mapping[GaugeName, Metric]] = {
     "tallygate_cap_in_flight": Metric("gauge", "requests", "Requests in flight, as the cap counts them."),
     "tallygate_cap_bound": Metric("gauge", "requests", "Most requests that may be in flight; absent without a bound."),
     "tallygate_sidecar_connections": Metric("gauge", "connections", "Connections to the sidecar that are open."),
+    "tallygate_spool_bytes": Metric("gauge", "bytes", "What this copy keeps on disk because Kafka has not taken it."),
+    "tallygate_spool_decisions": Metric("gauge", "decisions", "Decisions in it; 0 as soon as Kafka has taken all."),
+    "tallygate_spool_oldest_seconds": Metric("gauge", "seconds", "How long the oldest of it has been there."),
 }
 HISTOGRAMS: Final[Mapping[HistogramName, Metric]] = {
     "tallygate_check_seconds": Metric(

@@ -25,6 +25,13 @@ def watch_cap(metrics: Metrics, cap: Cap) -> None:
     metrics.watch("tallygate_cap_abandoned_total", lambda: {(): cap.abandoned})
 
 
+def watch_spool(metrics: Metrics, spool: Callable[[], tuple[float, float, float]]) -> None:
+    """What a sink keeps on disk: bytes, decisions, and the age of the oldest in seconds. The sink's owner knows how."""
+    metrics.watch("tallygate_spool_bytes", lambda: {(): spool()[0]})
+    metrics.watch("tallygate_spool_decisions", lambda: {(): spool()[1]})
+    metrics.watch("tallygate_spool_oldest_seconds", lambda: {(): spool()[2]})
+
+
 def watch_losses(metrics: Metrics, losses: Callable[[], Mapping[str, int]]) -> None:
     """What a sink could not record: totals by what it was, ``decisions`` or ``facts``. The sink's owner knows how."""
     metrics.watch("tallygate_sink_lost_total", lambda: {(what,): count for what, count in losses().items()})

@@ -58,12 +58,28 @@ class Bases:
 
 
 @dataclass(frozen=True, slots=True)
+class Totals:
+    """Decisions that were admitted, that were refused, and the tokens of the admitted ones."""
+
+    admitted: int = 0
+    refused: int = 0
+    cost: int = 0
+
+    def __add__(self, other: Totals) -> Totals:
+        """Both together."""
+        return Totals(self.admitted + other.admitted, self.refused + other.refused, self.cost + other.cost)
+
+
+@dataclass(frozen=True, slots=True)
 class DecisionBlock:
     """One sealed block: decisions `first_seq … first_seq + count - 1` of one copy's epoch.
 
     A block may be empty (count 0): a heartbeat that says how far the copy's record is complete.
     `sealed_at_us` and `at_us` are the copy's wall time in unix microseconds; `retry_after_ms` is -1 for never.
     `prev_hash` is the `block_hash` of the epoch's block before it, 16 zero bytes for its first.
+    `clock_offset_ns` is the copy's wall time minus its monotonic clock. `owner_offset_us` is the owner's clock minus
+    the copy's wall clock, None while the copy did not know. The totals are the copy's own, over all decisions of the
+    epoch up to the end of this block, lost ones included; None in a block of version 1 or 2.
     """
 
     copy_id: str
@@ -80,3 +96,9 @@ class DecisionBlock:
     cost: UInt32s
     remaining: Int64s
     retry_after_ms: Int32s
+    version: int = 1
+    clock_offset_ns: int = 0
+    owner_offset_us: int | None = None
+    admitted_total: int | None = None
+    refused_total: int | None = None
+    cost_total: int | None = None

@@ -1,4 +1,4 @@
-"""Control events on the log, one JSON object a message: a copy's start and stop, degraded state, and what was lost.
+"""Control events on the log, one JSON object a message: a copy's life, degraded state, losses, anchors of the chain.
 
 Reads no clock and talks to nobody.
 """
@@ -15,8 +15,16 @@ from stream.contract.layout import AT_US_MAX, COPY_ID_PATTERN, CorruptBlock
 VERSION: Final = 1
 
 _CopyId = Annotated[str, Meta(pattern=COPY_ID_PATTERN)]
+_Epoch = Annotated[int, Meta(ge=0)]
 _Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_Some = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 _AtUs = Annotated[int, Meta(ge=0, le=AT_US_MAX)]
+_OffsetUs = Annotated[int, Meta(ge=-AT_US_MAX, le=AT_US_MAX)]
+_Hash = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+_Share = Annotated[float, Meta(ge=0, le=1)]
+#: Of several kinds of events.
+_PolicyVersion = Annotated[_Count, Meta(description="version of the policy that is in force")]
+_Limit = Annotated[str, Meta(description="which limit of it")]
 
 
 class ControlEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
@@ -24,10 +32,14 @@ class ControlEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 
     kind: ClassVar[str] = ""
 
-    copy_id: _CopyId
-    epoch: Annotated[int, Meta(ge=0)]
-    at_us: _AtUs
-    version: Literal[1] = 1
+    copy_id: Annotated[_CopyId, Meta(description="which copy")]
+    epoch: Annotated[_Epoch, Meta(description="in which life of it; below 2**64")]
+    at_us: Annotated[_AtUs, Meta(description="when, by its wall clock, unix microseconds")]
+    version: Annotated[Literal[1], Meta(description="of the layout of control events")] = 1
+    owner_offset_us: Annotated[
+        _OffsetUs | msgspec.UnsetType,
+        Meta(description="the owner's clock minus this wall clock, µs; left out while unknown"),
+    ] = msgspec.UNSET
 
 
 class CopyStarted(ControlEvent, frozen=True, kw_only=True, tag="copy_started"):
@@ -41,7 +53,33 @@ class CopyStopped(ControlEvent, frozen=True, kw_only=True, tag="copy_stopped"):
 
     kind: ClassVar[str] = "copy_stopped"
 
-    next_seq: _Count
+    next_seq: Annotated[_Count, Meta(description="one past the last decision")]
+
+
+class CopyFound(ControlEvent, frozen=True, kw_only=True, tag="copy_found"):
+    """The life `epoch` ended without a stop: its successor, of epoch `by`, has found and ships what that left.
+
+    `next_seq` is one past the last decision that was found; null where nothing was, where the end of it is damaged, and
+    where the disk had taken no more.
+    """
+
+    kind: ClassVar[str] = "copy_found"
+
+    by: Annotated[_Epoch, Meta(description="epoch of the life that found it; below 2**64")]
+    next_seq: Annotated[_Count | None, Meta(description="one past the last decision that was found")]
+
+
+class Anchor(ControlEvent, frozen=True, kw_only=True, tag="anchor"):
+    """How far the epoch's chain of blocks had come: whoever cuts its tail off must cut this off as well.
+
+    `blocks` have been sealed; the last of them has the hash `head`, and `next_seq` is one past its last decision.
+    """
+
+    kind: ClassVar[str] = "anchor"
+
+    next_seq: Annotated[_Count, Meta(description="one past the last decision of the last block")]
+    head: Annotated[_Hash, Meta(description="hash of the last block, hexadecimal")]
+    blocks: Annotated[_Some, Meta(description="blocks that were sealed so far")]
 
 
 class DegradeChanged(ControlEvent, frozen=True, kw_only=True, tag="degrade_changed"):
@@ -49,9 +87,9 @@ class DegradeChanged(ControlEvent, frozen=True, kw_only=True, tag="degrade_chang
 
     kind: ClassVar[str] = "degrade_changed"
 
-    owner: str
-    entered: bool
-    cause: str
+    owner: Annotated[str, Meta(description="address of the owner, without credentials")]
+    entered: Annotated[bool, Meta(description="whether it began")]
+    cause: Annotated[str, Meta(description="why, for people")]
 
 
 class DecisionsLost(ControlEvent, frozen=True, kw_only=True, tag="decisions_lost"):
@@ -59,9 +97,9 @@ class DecisionsLost(ControlEvent, frozen=True, kw_only=True, tag="decisions_lost
 
     kind: ClassVar[str] = "decisions_lost"
 
-    first_seq: _Count
-    count: Annotated[int, Meta(ge=1, le=2**63 - 1)]
-    cause: str
+    first_seq: Annotated[_Count, Meta(description="seq of the first of them")]
+    count: Annotated[_Some, Meta(description="how many")]
+    cause: Annotated[str, Meta(description="why, for people")]
 
 
 class FactsLost(ControlEvent, frozen=True, kw_only=True, tag="facts_lost"):
@@ -69,7 +107,7 @@ class FactsLost(ControlEvent, frozen=True, kw_only=True, tag="facts_lost"):
 
     kind: ClassVar[str] = "facts_lost"
 
-    total: Annotated[int, Meta(ge=1, le=2**63 - 1)]
+    total: Annotated[_Some, Meta(description="so many of this epoch so far")]
 
 
 class SoftLimitReached(ControlEvent, frozen=True, kw_only=True, tag="soft_limit_reached"):
@@ -77,11 +115,11 @@ class SoftLimitReached(ControlEvent, frozen=True, kw_only=True, tag="soft_limit_
 
     kind: ClassVar[str] = "soft_limit_reached"
 
-    subject: str
-    limit: str
-    policy_version: _Count
-    used_share: Annotated[float, Meta(ge=0, le=1)]
-    k: _Count
+    subject: Annotated[str, Meta(description="whose bucket it is")]
+    limit: _Limit
+    policy_version: _PolicyVersion
+    used_share: Annotated[_Share, Meta(description="how much of the burst, or of the quota, is used")]
+    k: Annotated[_Count, Meta(description="copies that the owner had counted for the caller")]
 
 
 class WouldRefuse(ControlEvent, frozen=True, kw_only=True, tag="would_refuse"):
@@ -89,12 +127,12 @@ class WouldRefuse(ControlEvent, frozen=True, kw_only=True, tag="would_refuse"):
 
     kind: ClassVar[str] = "would_refuse"
 
-    caller: str
-    scope: str
-    limit: str
-    policy_version: _Count
-    requests: _Count
-    cost: _Count
+    caller: Annotated[str, Meta(description="whose requests")]
+    scope: Annotated[str, Meta(description="of which class of routes")]
+    limit: _Limit
+    policy_version: _PolicyVersion
+    requests: Annotated[_Count, Meta(description="how many of this epoch so far")]
+    cost: Annotated[_Count, Meta(description="tokens of these requests")]
 
 
 class PolicyChanged(ControlEvent, frozen=True, kw_only=True, tag="policy_changed"):
@@ -102,18 +140,20 @@ class PolicyChanged(ControlEvent, frozen=True, kw_only=True, tag="policy_changed
 
     kind: ClassVar[str] = "policy_changed"
 
-    policy_version: _Count
-    digest: str
-    source: str
-    faults: tuple[str, ...]
+    policy_version: _PolicyVersion
+    digest: Annotated[str, Meta(description="hash of the document that was read")]
+    source: Annotated[str, Meta(description="where it was read, without credentials")]
+    faults: Annotated[tuple[str, ...], Meta(description="why it was refused; empty if it was taken")]
 
 
 AnyControlEvent: TypeAlias = (
     CopyStarted
     | CopyStopped
+    | Anchor
     | DegradeChanged
     | DecisionsLost
     | FactsLost
+    | CopyFound
     | SoftLimitReached
     | WouldRefuse
     | PolicyChanged
@@ -136,8 +176,11 @@ def decode_control(data: bytes) -> AnyControlEvent:
     """
     try:
         event: AnyControlEvent = _decoder.decode(data)
+        # Text of fields that are not known was skipped unread, and whoever keeps the event keeps it as text.
+        data.decode()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptBlock(f"control event cannot be read: {error}") from None
-    if event.epoch >= 1 << 64:
-        raise CorruptBlock(f"epoch is {event.epoch}; allowed: below 2**64")
+    for name, epoch in (("epoch", event.epoch), ("by", event.by if isinstance(event, CopyFound) else 0)):
+        if epoch >= 1 << 64:
+            raise CorruptBlock(f"{name} is {epoch}; allowed: below 2**64")
     return event

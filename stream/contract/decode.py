@@ -6,12 +6,10 @@ or `CorruptBlock`; memory stays proportional to the length of the bytes. Reads n
 
 from __future__ import annotations
 
-import hashlib
 import re
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -22,12 +20,13 @@ from enforcer.types import Reason, Source, outcome_code
 from stream.contract import layout
 from stream.contract.block import Bases, BlockPlan, DecisionBlock, OtherCharge
 from stream.contract.columns import read_planes
+from stream.contract.header import Header, hash_block, read_header
 from stream.contract.layout import Column, CorruptBlock
 
 _Ints: TypeAlias = npt.NDArray[Any]
 
 _COPY_ID: Final = re.compile(layout.COPY_ID_PATTERN.encode())
-_U64: Final = (1 << 64) - 1
+_U64: Final = layout.U64_MAX
 _Charge: TypeAlias = tuple[int, str, str, Annotated[int, Meta(ge=0, le=layout.I64_MAX)]]
 _Names: TypeAlias = tuple[list[str], list[str], list[str], list[str]]
 _names_decoder = msgspec.msgpack.Decoder(_Names)
@@ -47,30 +46,6 @@ _TYPES: Final[Mapping[str, type[np.generic]]] = {
     "grant_id": np.uint64,
     "k": np.uint32,
 }
-
-
-class _Header(NamedTuple):
-    """The fixed fields, in the order of `layout.HEADER_FIELDS`."""
-
-    magic: bytes
-    version: int
-    copy_id_bytes: int
-    block_bytes: int
-    crc32: int
-    epoch: int
-    first_seq: int
-    decisions: int
-    refusals: int
-    bases: int
-    callers: int
-    scopes: int
-    limits: int
-    plans: int
-    names_bytes: int
-    sealed_at_us: int
-    first_at_us: int
-    clock_offset_ns: int
-    prev_hash: bytes
 
 
 @dataclass(slots=True)
@@ -95,10 +70,10 @@ def decode_block(data: bytes) -> DecisionBlock:
         data: the value of one message of the decisions topic.
 
     Raises:
-        CorruptBlock: the bytes are not a block of version 1 or 2, or are damaged; says which field and how.
+        CorruptBlock: the bytes are not a block of a known version, or are damaged; says which field and how.
     """
-    header = _header(data)
-    cursor = _Cursor(data, layout.HEADER.size)
+    header = read_header(data)
+    cursor = _Cursor(data, layout.header_of(header.version).size)
     pairs = layout.DESCRIPTORS.unpack(cursor.take("column descriptors", layout.DESCRIPTORS.size))
     copy_id = bytes(cursor.take("copy_id", header.copy_id_bytes))
     if _COPY_ID.match(copy_id) is None:
@@ -121,7 +96,7 @@ def decode_block(data: bytes) -> DecisionBlock:
     return _block(header, copy_id.decode(), data, columns, _bases(names, rates, charges, calendars, columns))
 
 
-def _block(header: _Header, copy_id: str, data: bytes, columns: Mapping[str, _Ints], bases: Bases) -> DecisionBlock:
+def _block(header: Header, copy_id: str, data: bytes, columns: Mapping[str, _Ints], bases: Bases) -> DecisionBlock:
     return DecisionBlock(
         copy_id=copy_id,
         epoch=header.epoch,
@@ -137,57 +112,20 @@ def _block(header: _Header, copy_id: str, data: bytes, columns: Mapping[str, _In
         cost=columns["cost"],
         remaining=columns["remaining"],
         retry_after_ms=_retries(header, columns["code"], columns["retry_after_ms"]),
+        version=header.version,
+        clock_offset_ns=header.clock_offset_ns,
+        owner_offset_us=None if header.owner_offset_us == layout.NO_OWNER_CLOCK else header.owner_offset_us,
+        admitted_total=header.admitted_total,
+        refused_total=header.refused_total,
+        cost_total=header.cost_total,
     )
 
 
-def hash_block(data: bytes) -> bytes:
-    """The block's own hash, which the epoch's next block carries: BLAKE2b-128 of all its bytes."""
-    return hashlib.blake2b(data, digest_size=layout.HASH_BYTES).digest()
-
-
-def _header(data: bytes) -> _Header:
-    if len(data) < layout.BODY_AT:
-        raise CorruptBlock(f"the block is {len(data)} bytes long; allowed: at least {layout.BODY_AT}")
-    header = _Header._make(layout.HEADER.unpack_from(data))
-    if header.magic != layout.MAGIC:
-        raise CorruptBlock(f"magic is {header.magic!r}; allowed: {layout.MAGIC!r}")
-    if header.version not in (layout.VERSION, layout.VERSION_WITH_CHARGES):
-        raise CorruptBlock(f"version is {header.version}; allowed: {layout.VERSION}, {layout.VERSION_WITH_CHARGES}")
-    if header.block_bytes != len(data) or len(data) > layout.MAX_BLOCK_BYTES:
-        raise CorruptBlock(
-            f"block_bytes is {header.block_bytes}, the block is {len(data)} bytes long;"
-            f" allowed: equal, and at most {layout.MAX_BLOCK_BYTES}"
-        )
-    view = memoryview(data)
-    crc = zlib.crc32(view[layout.CRC_END :], zlib.crc32(view[: layout.CRC_AT]))
-    if header.crc32 != crc:
-        raise CorruptBlock(f"crc32 is {header.crc32:#010x}; the bytes give {crc:#010x}")
-    _check_counts(header)
-    return header
-
-
-def _check_counts(header: _Header) -> None:
-    limits = {
-        "decisions": (header.decisions, 0, layout.MAX_DECISIONS),
-        "refusals": (header.refusals, 0, header.decisions),
-        "bases": (header.bases, 1 if header.decisions else 0, header.decisions),
-        "copy_id_bytes": (header.copy_id_bytes, 1, layout.MAX_COPY_ID_BYTES),
-        "first_seq": (header.first_seq, 0, layout.I64_MAX - header.decisions),
-        "sealed_at_us": (header.sealed_at_us, 0, layout.AT_US_MAX),
-        "first_at_us": (header.first_at_us, 0, layout.AT_US_MAX),
-    }
-    for name in ("callers", "scopes", "limits", "plans"):
-        limits[name] = (getattr(header, name), 1 if header.bases else 0, header.bases)
-    for name, (value, low, high) in limits.items():
-        if not low <= value <= high:
-            raise CorruptBlock(f"{name} is {value}; allowed: {low} to {high}")
-
-
-def _names(packed: bytes, header: _Header) -> tuple[_Names, list[_Charge], list[str]]:
+def _names(packed: bytes, header: Header) -> tuple[_Names, list[_Charge], list[str]]:
     charges: list[_Charge] = []
     calendars = [""] * header.plans
     try:
-        if header.version == layout.VERSION:
+        if header.version == layout.VERSION_PLAIN:
             names = _names_decoder.decode(packed)
         else:
             *lists, charges, calendars = _more_decoder.decode(packed)
@@ -215,7 +153,7 @@ def _rates(raw: memoryview) -> list[float]:
     return rates
 
 
-def _index_limit(column: Column, header: _Header) -> int:
+def _index_limit(column: Column, header: Header) -> int:
     """The largest value of an index column follows from the list that it points into."""
     if column.name == "basis":
         return header.bases - 1
@@ -246,7 +184,7 @@ def _column(column: Column, high: int, rows: int, descriptor: tuple[int, int], c
     return (offsets.astype(np.uint64) + np.uint64(base & _U64)).astype(target)
 
 
-def _times(header: _Header, gaps: _Ints) -> npt.NDArray[np.int64]:
+def _times(header: Header, gaps: _Ints) -> npt.NDArray[np.int64]:
     at_us = np.empty(header.decisions, np.int64)
     if header.decisions:
         at_us[0] = header.first_at_us
@@ -257,7 +195,7 @@ def _times(header: _Header, gaps: _Ints) -> npt.NDArray[np.int64]:
     return at_us
 
 
-def _retries(header: _Header, code: _Ints, refused: _Ints) -> npt.NDArray[np.int32]:
+def _retries(header: Header, code: _Ints, refused: _Ints) -> npt.NDArray[np.int32]:
     """Give the waits, which the block holds for refusals only, to their decisions."""
     unknown = code.tobytes().translate(None, delete=_KNOWN_CODES)
     if unknown:

@@ -5,47 +5,20 @@ Reads no clock and talks to nobody. Not thread-safe: one encoder serves one thre
 
 from __future__ import annotations
 
-import zlib
-from functools import lru_cache
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
-import msgspec
 import numpy as np
 
-from enforcer.types import MAX_RECORDED_MS, NEVER_NS, Basis, Plan, Verdict
+from enforcer.types import MAX_RECORDED_MS, NEVER_NS, Verdict
 from stream.contract import layout
-from stream.contract.columns import NOTHING, Encoded, Ints, encode_array, encode_index
-from stream.contract.layout import COLUMNS, UnencodableBlock
+from stream.contract.block import Totals
+from stream.contract.columns import Ints
+from stream.contract.layout import UnencodableBlock
 from stream.contract.names import name_all
 from stream.contract.reading import BEST, Reader
+from stream.contract.writing import DecisionColumns, Heading, wall_times_us, write_block, write_heartbeat
 
-#: Columns of the decisions; those of the bases and plans follow.
-_BASIS, _GAP, _CODE, _COST, _REMAINING, _RETRY = COLUMNS[:6]
-_GRANT_ID, _K, _BURST = COLUMNS[11:]
-
-_pack = msgspec.msgpack.Encoder().encode
-
-
-#: Charges as (number of the basis, subject, limit, grant id), and the plans' calendars.
-_More: TypeAlias = tuple[list[tuple[int, str, str, int]], list[str]]
-
-
-class _Content(NamedTuple):
-    """What a block says: names in their lists, plans' rates, and the columns in the order of the layout.
-
-    `more` is what only version 2 has room for: further charges, and the plans' calendars.
-    """
-
-    names: tuple[list[str], list[str], list[str], list[str]]
-    more: _More | None
-    rates: bytes
-    columns: tuple[Encoded, ...]
-    refusals: int
-    bases: int
-    first_at_us: int
-
-
-_NO_CONTENT: Final = _Content(([], [], [], []), None, b"", (NOTHING,) * len(COLUMNS), 0, 0, 0)
+NOTHING_YET: Final = Totals()
 
 
 class BlockEncoder:
@@ -68,6 +41,8 @@ class BlockEncoder:
         sealed_at_us: int,
         clock_offset_ns: int,
         prev_hash: bytes = layout.NO_HASH,
+        owner_offset_us: int | None = None,
+        before: Totals = NOTHING_YET,
     ) -> bytes:
         """Write one block.
 
@@ -80,81 +55,36 @@ class BlockEncoder:
             sealed_at_us: wall time now, unix microseconds.
             clock_offset_ns: wall time minus monotonic clock now, nanoseconds: dates the verdicts' `at_ns`.
             prev_hash: the hash of the epoch's block before this one.
+            owner_offset_us: the owner's clock minus the wall clock, microseconds; None while it is unknown.
+            before: the copy's own totals over all decisions of the epoch before these; `totals_of` the block has them
+                with these.
 
         Raises:
             UnencodableBlock: the verdicts are not contiguous, too many, or one holds a value that has no room.
         """
         _check_run(verdicts, first_seq)
-        content = self._content(verdicts, clock_offset_ns) if verdicts else _NO_CONTENT
-        try:
-            packed_names = _pack(content.names if content.more is None else (*content.names, *content.more))
-        except UnicodeEncodeError as error:
-            raise UnencodableBlock(f"a name is not text that UTF-8 can write: {error}") from None
-        name = copy_id.encode()
-        body = b"".join(
-            (
-                layout.DESCRIPTORS.pack(*[part for column in content.columns for part in column[:2]]),
-                name,
-                packed_names,
-                content.rates,
-                *[column[2] for column in content.columns],
-            )
-        )
-        head = layout.HEADER.pack(
-            layout.MAGIC,
-            layout.VERSION if content.more is None else layout.VERSION_WITH_CHARGES,
-            len(name),
-            layout.HEADER.size + len(body),
-            0,
-            epoch,
-            first_seq,
-            len(verdicts),
-            content.refusals,
-            content.bases,
-            *map(len, content.names),
-            len(packed_names),
-            sealed_at_us,
-            content.first_at_us,
-            clock_offset_ns,
-            prev_hash,
-        )
-        return _with_crc(head, body)
+        heading = Heading(copy_id, epoch, first_seq, sealed_at_us, clock_offset_ns, prev_hash, owner_offset_us)
+        if not verdicts:
+            return write_heartbeat(heading, before)
+        bases, basis = self._reader.distinct(verdicts, Verdict.basis)
+        decisions = self._decisions(verdicts, basis, clock_offset_ns)
+        after = before + totals_of_columns(decisions.cost, decisions.refused)
+        return write_block(heading, decisions, name_all(bases, self._reader), after)
 
-    def _content(self, verdicts: list[Verdict], clock_offset_ns: int) -> _Content:
+    def _decisions(self, verdicts: list[Verdict], basis: Ints, clock_offset_ns: int) -> DecisionColumns:
         reader = self._reader
-        bases, basis = reader.distinct(verdicts, Verdict.basis)
         at_ns = reader.integers(verdicts, Verdict.at_ns)
-        at_us = _wall_times_us(at_ns, clock_offset_ns)
         code = reader.integers(verdicts, Verdict.code)
         refused = (code & 15).nonzero()[0]
-        named = name_all(bases, reader)
-        plan_names, rates, burst = _plan_parts(tuple(plan for plan, _ in named.plans))
-        columns = (
-            encode_index(basis, len(bases)),
-            encode_array(_GAP, at_us[1:] - at_us[:-1]),
-            encode_array(_CODE, code),
-            encode_array(_COST, reader.integers(verdicts, Verdict.cost)),
-            encode_array(_REMAINING, reader.integers(verdicts, Verdict.remaining)),
-            encode_array(_RETRY, self._waits_ms([verdicts[place] for place in refused.tolist()], at_ns.take(refused))),
-            *named.columns,
-            encode_array(_GRANT_ID, reader.integers(bases, Basis.grant_id)),
-            encode_array(_K, reader.integers(bases, Basis.k)),
-            burst,
+        return DecisionColumns(
+            basis=basis,
+            at_us=wall_times_us(at_ns, clock_offset_ns),
+            code=code,
+            cost=reader.integers(verdicts, Verdict.cost),
+            remaining=reader.integers(verdicts, Verdict.remaining),
+            refused=refused,
+            wait_ms=self._waits_ms([verdicts[place] for place in refused.tolist()], at_ns.take(refused)),
         )
-        names = (named.callers, named.scopes, named.limits, plan_names)
-        more = self._more(bases, [per for _, per in named.plans])
-        return _Content(names, more, rates, columns, len(refused), len(bases), int(at_us[0]))
-
-    def _more(self, bases: list[Basis], calendars: list[str]) -> _More | None:
-        distinct, _ = self._reader.distinct(bases, Basis.also)
-        if not any(distinct) and not any(calendars):
-            return None
-        charges = [
-            (number, charge.subject, charge.limit, charge.grant_id)
-            for number, basis in enumerate(bases)
-            for charge in basis.also
-        ]
-        return charges, calendars
 
     def _waits_ms(self, refused: list[Verdict], at_ns: Ints) -> Ints:
         """`Verdict.retry_after_ms` of these, which were decided at these times; at most what the record can carry."""
@@ -165,18 +95,25 @@ class BlockEncoder:
         return waits_ms
 
 
-def _wall_times_us(at_ns: Ints, clock_offset_ns: int) -> Ints:
-    at_us: Ints = (at_ns + np.int64(clock_offset_ns)) // 1000
-    if at_us.min() < 0 or at_us.max() > layout.AT_US_MAX:
-        raise UnencodableBlock(f"a decision's wall time is outside 0 to {layout.AT_US_MAX} µs")
-    return at_us
+def totals_of_verdicts(verdicts: list[Verdict], reader: Reader = BEST) -> Totals:
+    """What verdicts come to that no block will hold; a cost that the log has no room for counts as the nearest."""
+    try:
+        cost, code = reader.integers(verdicts, Verdict.cost), reader.integers(verdicts, Verdict.code)
+    except UnencodableBlock:
+        return sum((_totals_of_one(one) for one in verdicts), NOTHING_YET)
+    return totals_of_columns(cost.clip(0, layout.U32_MAX), (code & 15).nonzero()[0])
 
 
-@lru_cache(maxsize=64)
-def _plan_parts(plans: tuple[Plan, ...]) -> tuple[list[str], bytes, Encoded]:
-    """The plans' names, rates and bursts: the same in nearly all blocks of a copy."""
-    rates = np.array([plan.rate_per_s for plan in plans], "<f8").tobytes()
-    return [plan.name for plan in plans], rates, encode_array(_BURST, BEST.integers(list(plans), Plan.burst))
+def totals_of_columns(cost: Ints, refused: Ints) -> Totals:
+    """What decisions come to whose costs these are, refused at these places."""
+    paid = int(cost.sum()) - int(cost.take(refused).sum())
+    return Totals(len(cost) - len(refused), len(refused), max(paid, 0))
+
+
+def _totals_of_one(verdict: Verdict) -> Totals:
+    cost: object = verdict.cost
+    tokens = min(max(cost, 0), layout.U32_MAX) if isinstance(cost, int) else 0
+    return Totals(1, 0, tokens) if verdict.allowed else Totals(0, 1, 0)
 
 
 def _check_run(verdicts: list[Verdict], first_seq: int) -> None:
@@ -187,9 +124,3 @@ def _check_run(verdicts: list[Verdict], first_seq: int) -> None:
             f"{len(verdicts)} decisions from seq {verdicts[0].seq} to {verdicts[-1].seq};"
             f" allowed: a run without gaps from first_seq {first_seq}"
         )
-
-
-def _with_crc(head: bytes, body: bytes) -> bytes:
-    start, rest = head[: layout.CRC_AT], head[layout.CRC_END :]
-    crc = zlib.crc32(body, zlib.crc32(rest, zlib.crc32(start)))
-    return b"".join((start, crc.to_bytes(4, "little"), rest, body))

@@ -21,6 +21,7 @@ class EventType:
 
 DECISIONS_EVENT: Final = EventType("tallygate.decisions.v1", "d", "application/vnd.tallygate.block")
 FACTS_EVENT: Final = EventType("tallygate.facts.v1", "f", "application/vnd.tallygate.facts+msgpack")
+USAGE_EVENT: Final = EventType("tallygate.usage.v1", "u", "application/vnd.tallygate.usage+msgpack")
 CONTROL_EVENT: Final = EventType("tallygate.control.v1", "c", "application/json")
 
 

@@ -29,69 +29,92 @@ _CopyId = Annotated[str, Meta(pattern=COPY_ID_PATTERN)]
 _Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _U32 = Annotated[int, Meta(ge=0, le=U32_MAX)]
 _AtUs = Annotated[int, Meta(ge=0, le=AT_US_MAX)]
+#: Of several kinds of facts.
+_Caller = Annotated[str, Meta(description="whose bucket it is")]
+_Limit = Annotated[str, Meta(description="of which limit")]
+_StatedAt = Annotated[
+    _AtUs, Meta(description="when it was stated, by the owner's clock where the copy knew it, unix microseconds")
+]
+_GrantId = Annotated[_Count, Meta(description="of the grant, unique for this bucket")]
 
 
-class _Grant(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    caller: str
-    limit: str
-    policy_version: _U32
-    grant_id: _Count
-    size: _Count
-    k: _U32
-    issued_at_us: _AtUs
-    expires_at_us: _AtUs
-    tokens_left: Annotated[float, Meta(ge=-1e18, le=1e18)]
+class GrantRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A grant that the owner has issued to the copy."""
+
+    caller: _Caller
+    limit: _Limit
+    policy_version: Annotated[_U32, Meta(description="version of the policy that was in force")]
+    grant_id: _GrantId
+    size: Annotated[_Count, Meta(description="tokens")]
+    k: Annotated[_U32, Meta(description="copies that the owner had counted for the caller")]
+    issued_at_us: Annotated[_AtUs, Meta(description="owner's clock, unix microseconds")]
+    expires_at_us: Annotated[_AtUs, Meta(description="owner's clock, unix microseconds")]
+    tokens_left: Annotated[float, Meta(ge=-1e18, le=1e18, description="in the bucket; below 0 while a debt is paid")]
 
 
-class _Settlement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    caller: str
-    limit: str
-    member: str
-    grant_id: _Count
-    spent: _Count
-    final: bool
-    cause: SettleCause
-    at_us: _AtUs
+class SettlementRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The total that was spent of a grant, as it stands in version 1."""
+
+    caller: _Caller
+    limit: _Limit
+    member: Annotated[str, Meta(description="whose grant it was: `copy_id/epoch`")]
+    grant_id: _GrantId
+    spent: Annotated[_Count, Meta(description="tokens, in total")]
+    final: Annotated[bool, Meta(description="whether nothing more will be spent of it")]
+    cause: Annotated[SettleCause, Meta(description="what made the copy, or the owner, state it")]
+    at_us: _StatedAt
 
 
-class _AdjustedSettlement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    caller: str
-    limit: str
-    member: str
-    grant_id: _Count
-    spent: _Count
-    final: bool
-    cause: SettleCause
-    at_us: _AtUs
-    adjusted: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+class AdjustedSettlementRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The total that was spent of a grant, as it stands in version 2."""
+
+    caller: _Caller
+    limit: _Limit
+    member: Annotated[str, Meta(description="whose grant it was: `copy_id/epoch`")]
+    grant_id: _GrantId
+    spent: Annotated[_Count, Meta(description="tokens, in total")]
+    final: Annotated[bool, Meta(description="whether nothing more will be spent of it")]
+    cause: Annotated[SettleCause, Meta(description="what made the copy, or the owner, state it")]
+    at_us: _StatedAt
+    adjusted: Annotated[
+        int, Meta(ge=-(2**63), le=2**63 - 1, description="the part that no decision names; below 0 for refunds")
+    ]
 
 
-class _Cost(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    caller: str
-    scope: str
-    requests: _Count
-    charged: _Count
-    refunded: _Count
-    at_us: _AtUs
+class CostRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Requests whose cost became known after they were decided: totals of the epoch, for one caller and scope."""
+
+    caller: Annotated[str, Meta(description="whose requests")]
+    scope: Annotated[str, Meta(description="of which class of routes")]
+    requests: Annotated[_Count, Meta(description="how many")]
+    charged: Annotated[_Count, Meta(description="tokens charged later")]
+    refunded: Annotated[_Count, Meta(description="tokens given back")]
+    at_us: _StatedAt
 
 
-class _Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    kind: str
-    version: int
-    copy_id: _CopyId
-    epoch: Annotated[int, Meta(ge=0)]
-    grants: list[_Grant]
-    settlements: list[_Settlement]
+class FactsMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A message of version 1."""
+
+    kind: Annotated[str, Meta(description="`tallygate.facts`")]
+    version: Annotated[int, Meta(description="1, or 2 where there is an adjustment or a cost")]
+    copy_id: Annotated[_CopyId, Meta(description="which copy says it")]
+    epoch: Annotated[int, Meta(ge=0, description="in which life of it; below 2**64")]
+    grants: Annotated[list[GrantRow], Meta(description="grants")]
+    settlements: Annotated[list[SettlementRow], Meta(description="settlements")]
 
 
-class _LongMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    kind: str
-    version: int
-    copy_id: _CopyId
-    epoch: Annotated[int, Meta(ge=0)]
-    grants: list[_Grant]
-    settlements: list[_AdjustedSettlement]
-    costs: list[_Cost]
+class LongFactsMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A message of version 2."""
+
+    kind: Annotated[str, Meta(description="`tallygate.facts`")]
+    version: Annotated[int, Meta(description="1, or 2 where there is an adjustment or a cost")]
+    copy_id: Annotated[_CopyId, Meta(description="which copy says it")]
+    epoch: Annotated[int, Meta(ge=0, description="in which life of it; below 2**64")]
+    grants: Annotated[list[GrantRow], Meta(description="grants")]
+    settlements: Annotated[
+        list[AdjustedSettlementRow], Meta(description="settlements; those of version 1 end before `adjusted`")
+    ]
+    costs: Annotated[list[CostRow], Meta(description="costs that changed after the fact; not in version 1")]
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
@@ -101,8 +124,8 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _head_decoder = msgspec.msgpack.Decoder(_Head)
-_decoder = msgspec.msgpack.Decoder(_Message)
-_long_decoder = msgspec.msgpack.Decoder(_LongMessage)
+_decoder = msgspec.msgpack.Decoder(FactsMessage)
+_long_decoder = msgspec.msgpack.Decoder(LongFactsMessage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +152,14 @@ def encode_facts(
     """
     is_long = bool(costs) or any(fact.settlement.adjusted for fact in settlements)
     whose = (identity.copy_id, identity.epoch, [_grant_row(fact) for fact in grants])
-    message: _Message | _LongMessage
+    message: FactsMessage | LongFactsMessage
     if is_long:
-        paid = [_Cost(*msgspec.structs.astuple(cost)) for cost in costs]
-        message = _LongMessage(KIND, VERSION_WITH_COSTS, *whose, [_adjusted_row(fact) for fact in settlements], paid)
+        paid = [CostRow(*msgspec.structs.astuple(cost)) for cost in costs]
+        message = LongFactsMessage(
+            KIND, VERSION_WITH_COSTS, *whose, [_adjusted_row(fact) for fact in settlements], paid
+        )
     else:
-        message = _Message(KIND, VERSION, *whose, [_settlement_row(fact) for fact in settlements])
+        message = FactsMessage(KIND, VERSION, *whose, [_settlement_row(fact) for fact in settlements])
     try:
         data = _encoder.encode(message)
         # What a reader would refuse must not reach the log: the same rules are applied on both sides.
@@ -170,9 +195,9 @@ def decode_facts(data: bytes) -> FactBlock:
     )
 
 
-def _grant_row(fact: GrantIssued) -> _Grant:
+def _grant_row(fact: GrantIssued) -> GrantRow:
     grant = fact.grant
-    return _Grant(
+    return GrantRow(
         fact.caller,
         fact.limit,
         fact.policy_version,
@@ -185,27 +210,27 @@ def _grant_row(fact: GrantIssued) -> _Grant:
     )
 
 
-def _settlement_row(fact: GrantSettled) -> _Settlement:
+def _settlement_row(fact: GrantSettled) -> SettlementRow:
     stated = fact.settlement
-    return _Settlement(
+    return SettlementRow(
         fact.caller, fact.limit, fact.member, stated.grant_id, stated.spent, stated.final, stated.cause, fact.at_us
     )
 
 
-def _adjusted_row(fact: GrantSettled) -> _AdjustedSettlement:
+def _adjusted_row(fact: GrantSettled) -> AdjustedSettlementRow:
     total = fact.settlement
     whose = (fact.caller, fact.limit, fact.member)
-    return _AdjustedSettlement(
+    return AdjustedSettlementRow(
         *whose, total.grant_id, total.spent, total.final, total.cause, fact.at_us, total.adjusted
     )
 
 
-def _grant_fact(row: _Grant) -> GrantIssued:
+def _grant_fact(row: GrantRow) -> GrantIssued:
     grant = Grant(row.grant_id, row.size, row.k, row.issued_at_us, row.expires_at_us)
     return GrantIssued(row.caller, row.limit, row.policy_version, grant, row.tokens_left)
 
 
-def _settlement_fact(row: _Settlement | _AdjustedSettlement) -> GrantSettled:
-    adjusted = row.adjusted if isinstance(row, _AdjustedSettlement) else 0
+def _settlement_fact(row: SettlementRow | AdjustedSettlementRow) -> GrantSettled:
+    adjusted = row.adjusted if isinstance(row, AdjustedSettlementRow) else 0
     settlement = Settlement(row.grant_id, row.spent, row.final, row.cause, adjusted=adjusted)
     return GrantSettled(row.caller, row.limit, row.member, settlement, row.at_us)

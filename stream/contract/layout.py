@@ -1,7 +1,6 @@
-"""The binary layout of a block of decisions, versions 1 and 2: its fields, their widths and their limits.
+"""The binary layout of a block of decisions, versions 1 to 3: its fields, their widths and their limits.
 
-`encode` writes it, `decode` reads it, ``docs/reference/block-format.md`` explains it. Holds no behaviour but the checks
-that both sides share.
+`writing` writes it, `decode` reads it, ``docs/reference/block-format.md`` explains it. Holds no behaviour.
 """
 
 from __future__ import annotations
@@ -13,9 +12,11 @@ from typing import Final, Literal
 from enforcer.types import MAX_RECORDED_MS
 
 MAGIC: Final = b"TGDB"
-#: What most blocks are: every decision was charged to one token bucket.
-VERSION: Final = 1
-#: What a block is that names further grants of a decision, or a calendar quota.
+#: What is written: the bytes follow from what the block says, so that whoever has its decisions can write it again.
+VERSION: Final = 3
+#: An older block whose decisions were each charged to one token bucket.
+VERSION_PLAIN: Final = 1
+#: An older block that names further grants of a decision, or a calendar quota.
 VERSION_WITH_CHARGES: Final = 2
 #: Most decisions that one block may hold.
 MAX_DECISIONS: Final = 65_536
@@ -29,9 +30,13 @@ MAX_COPY_ID_BYTES: Final = 63
 COPY_ID_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z"
 
 U32_MAX: Final = 2**32 - 1
+I64_MIN: Final = -(2**63)
 I64_MAX: Final = 2**63 - 1
+U64_MAX: Final = 2**64 - 1
 #: Wall times reach from 1970 to 2255, in microseconds.
 AT_US_MAX: Final = 2**53 - 1
+#: `owner_offset_us` while no owner has said what time it is.
+NO_OWNER_CLOCK: Final = I64_MIN
 #: Two decisions of one block lie at most this far apart, in microseconds (about 50 days).
 GAP_US_MAX: Final = 2**42
 
@@ -68,9 +73,26 @@ class Column:
     meaning: str
 
 
+@dataclass(frozen=True, slots=True)
+class NameList:
+    """One array of the names section."""
+
+    name: str
+    items: str
+    meaning: str
+
+
+NAME_LISTS: Final[tuple[NameList, ...]] = (
+    NameList("callers", "text", "each once"),
+    NameList("scopes", "text", "each once"),
+    NameList("limits", "text", "each once"),
+    NameList("plans", "text", "name of each plan"),
+    NameList("charges", "`[basis, subject, limit, grant_id]`", "a further grant that paid for a basis's admitted ones"),
+    NameList("calendars", "text", "of each plan: the calendar of a quota, empty for a token bucket"),
+)
 HEADER_FIELDS: Final[tuple[Field, ...]] = (
     Field("magic", "4s", "`TGDB`"),
-    Field("version", "H", "1, or 2 if the names go on"),
+    Field("version", "H", "3; older blocks have 1 or 2"),
     Field("copy_id_bytes", "H", "length of the copy id, 1 to 63"),
     Field("block_bytes", "I", "length of the whole block"),
     Field("crc32", "I", "CRC-32 (zlib) of the whole block, without these four bytes"),
@@ -88,8 +110,19 @@ HEADER_FIELDS: Final[tuple[Field, ...]] = (
     Field("first_at_us", "q", "wall time of the first decision, unix microseconds; 0 if the block is empty"),
     Field("clock_offset_ns", "q", "wall time minus the copy's monotonic clock when the block was sealed"),
     Field("prev_hash", "16s", "BLAKE2b-128 of the epoch's block before this one; zeros for the first"),
+    Field("owner_offset_us", "q", "the owner's clock minus the copy's wall clock, µs; the least i64 while unknown"),
+    Field("admitted_total", "Q", "decisions of the epoch up to the block's end that were admitted, lost ones included"),
+    Field("refused_total", "Q", "the same of the refused"),
+    Field("cost_total", "Q", "tokens of those admitted"),
 )
 HEADER: Final = struct.Struct("<" + "".join(field.code for field in HEADER_FIELDS))
+#: Versions 1 and 2 end with `prev_hash`.
+OLD_HEADER: Final = struct.Struct("<" + "".join(field.code for field in HEADER_FIELDS[:-4]))
+#: The copy's running totals: where they stand in version 3, and how.
+TOTALS_AT: Final = OLD_HEADER.size + 8
+TOTALS: Final = struct.Struct("<QQQ")
+#: How every version begins: magic, version.
+BEGINNING: Final = struct.Struct("<4sH")
 #: Where the check value stands; it covers all bytes before and after itself.
 CRC_AT: Final = struct.calcsize("<4sHHI")
 CRC_END: Final = CRC_AT + 4
@@ -112,4 +145,8 @@ COLUMNS: Final[tuple[Column, ...]] = (
 )
 #: One (width, base) pair per column, in their order, after the fixed fields and before the copy id.
 DESCRIPTORS: Final = struct.Struct("<" + "Bq" * len(COLUMNS))
-BODY_AT: Final = HEADER.size + DESCRIPTORS.size
+
+
+def header_of(version: int) -> struct.Struct:
+    """The fixed fields of a block of that version."""
+    return HEADER if version == VERSION else OLD_HEADER

@@ -7,65 +7,49 @@ what was remembered of the others has left the cache just as they have.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Final, NamedTuple, TypeVar
-
-import numpy as np
-
-from enforcer.types import Basis, Plan, Standing, Terms
-from stream.contract.columns import Encoded, Ints, encode_array, encode_index
-from stream.contract.layout import COLUMNS
+from enforcer.types import Basis, Charge, Standing, Terms
+from stream.contract.canonical import unequal_values
 from stream.contract.reading import Reader
-
-_H = TypeVar("_H", bound=Hashable)
-
-_POLICY_VERSION: Final = next(column for column in COLUMNS if column.name == "policy_version")
+from stream.contract.writing import BaseColumns, ChargeRow, PlanRow
 
 
-class Named(NamedTuple):
-    """What stands behind the bases of a block.
-
-    Attributes:
-        callers, scopes, limits: the distinct ones.
-        plans: the distinct ones, each with the calendar of a quota, or an empty text.
-        columns: `caller`, `scope`, `limit` and `plan`, indexes into these lists; `policy_version`.
-    """
-
-    callers: list[str]
-    scopes: list[str]
-    limits: list[str]
-    plans: list[tuple[Plan, str]]
-    columns: tuple[Encoded, Encoded, Encoded, Encoded, Encoded]
-
-
-def name_all(bases: list[Basis], reader: Reader) -> Named:
-    """Read what stands behind the distinct bases of a block.
+def name_all(bases: list[Basis], reader: Reader) -> BaseColumns:
+    """Read what the distinct bases of a block say, in the order in which they are given.
 
     Raises:
-        UnencodableBlock: a policy version has no room in the log.
+        UnencodableBlock: a number has no room in the log.
     """
     standings, standing = reader.distinct(bases, Basis.standing)
     texts, scope = reader.distinct(bases, Basis.scope)
     terms, terms_of_standing = reader.distinct(standings, Standing.terms)
+    others, charged = reader.distinct(bases, Basis.also)
     term = terms_of_standing.take(standing)
-    callers, caller = _unequal([one.caller for one in standings], standing)
-    scopes, scope = _unequal(texts, scope)
-    limits, limit = _unequal([one.limit for one in terms], term)
-    plans, plan = _unequal([(one.plan, one.per) for one in terms], term)
-    version = reader.integers(terms, Terms.policy_version)
-    columns = (
-        encode_index(caller, len(callers)),
-        encode_index(scope, len(scopes)),
-        encode_index(limit, len(limits)),
-        encode_index(plan, len(plans)),
-        encode_array(_POLICY_VERSION, version.take(term) if len(terms) > 1 else version),
+    callers, caller = unequal_values([one.caller for one in standings], standing)
+    scopes, scope = unequal_values(texts, scope)
+    limits, limit = unequal_values([one.limit for one in terms], term)
+    plans, plan = unequal_values([_plan_row(one) for one in terms], term)
+    charges, charged = unequal_values([_charge_rows(also) for also in others], charged)
+    return BaseColumns(
+        callers=callers,
+        scopes=scopes,
+        limits=limits,
+        plans=plans,
+        charges=charges,
+        caller=caller,
+        scope=scope,
+        limit=limit,
+        plan=plan,
+        policy_version=reader.integers(terms, Terms.policy_version).take(term),
+        grant_id=reader.integers(bases, Basis.grant_id),
+        k=reader.integers(bases, Basis.k),
+        charged=charged,
     )
-    return Named(callers, scopes, limits, plans, columns)
 
 
-def _unequal(values: list[_H], index: Ints) -> tuple[list[_H], Ints]:
-    """The values without repetition, and the index into them that replaces the one into `values`."""
-    if len(set(values)) == len(values):
-        return values, index
-    numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
-    return list(numbers), np.array([numbers[value] for value in values]).take(index)
+def _plan_row(terms: Terms) -> PlanRow:
+    plan = terms.plan
+    return plan.name, plan.rate_per_s, plan.burst, terms.per
+
+
+def _charge_rows(also: tuple[Charge, ...]) -> tuple[ChargeRow, ...]:
+    return tuple((charge.subject, charge.limit, charge.grant_id) for charge in also)

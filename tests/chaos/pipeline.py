@@ -11,9 +11,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from aggregator.store_clickhouse import ClickHouseStore
 from stream.admin import ensure_topics
+from tests.keeping import KEEP_ALL
 from tests.logfill import Fill, send_messages
 from tests.processes import is_running, wait_until
 
@@ -65,6 +67,7 @@ def pipeline(bootstrap: str, dsn: str, folder: Path) -> Iterator[tuple[Supervise
         "TALLYGATE_SESSION_TIMEOUT_MS": "5000",
         "TALLYGATE_FLUSH_DECISIONS": "100000",
         "TALLYGATE_STATE_DIR": str(folder / "state"),
+        **KEEP_ALL,
     }
     running: list[Supervised] = []
     try:
@@ -171,5 +174,5 @@ class Audit:
         )
         wait_until(lambda: self.live() >= decisions, timeout_s, what=f"{decisions:,} in the live totals", poll_s=0.3)
 
-    def _number(self, sql: str) -> int:
-        return int(self._store.rows(sql)[0][0])
+    def _number(self, sql: str, parameters: Mapping[str, Any] | None = None) -> int:
+        return int(self._store.rows(sql, parameters)[0][0])

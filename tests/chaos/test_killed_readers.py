@@ -38,15 +38,15 @@ def _kill_twice(audit: Audit, recorder: Supervised, worker: Supervised) -> None:
 @pytest.mark.chaos
 @pytest.mark.timeout(400)
 def test_readers_killed_twice_lose_nothing_and_double_nothing(
-    kafka_broker: KafkaService, database_dsn: str, tmp_path: Path
+    apache_broker: KafkaService, database_dsn: str, tmp_path: Path
 ) -> None:
     """An invoice can be disputed by one decision: the totals are exact, or they are worth nothing."""
     fill = Fill(decisions=DECISIONS)
     expected = fill.totals()
-    with pipeline(kafka_broker.bootstrap, database_dsn, tmp_path) as (recorder, worker):
+    with pipeline(apache_broker.bootstrap, database_dsn, tmp_path) as (recorder, worker):
         audit = Audit(database_dsn)
         wait_until(lambda: "recording" in recorder.log_path.read_text(), 60, what="the recorder to start")
-        stream = PacedFill(kafka_broker.bootstrap, fill, seconds=_STREAM_S)
+        stream = PacedFill(apache_broker.bootstrap, fill, seconds=_STREAM_S)
         _kill_twice(audit, recorder, worker)
         stream.join()
         audit.wait_for(fill.total, timeout_s=120)

@@ -29,7 +29,7 @@ _COPIES = 2
 _ROUND_S = 12.0
 _FAULT_AFTER_S = 4.0
 _EQUAL_S = 180.0
-_ACCOUNTING = ("recorder", "worker")
+_ACCOUNTING = ("recorder", "worker", "signals", "settler")
 _ENGINES = ("valkey", "kafka", "clickhouse")
 #: What a process ends with that was asked to; a Java ends by the signal itself.
 _ORDERLY = {0, 143}
@@ -55,7 +55,9 @@ class Check:
             stack.run("up", "-d", "--no-build")
 
         self._round("a healthy stack", addresses, lambda: None)
-        self._round("recorder and both workers crash", addresses, lambda: stack.crash(*_ACCOUNTING))
+        self._round(
+            "recorder, both workers, second stage and settler crash", addresses, lambda: stack.crash(*_ACCOUNTING)
+        )
         self._round("the dashboard and the log crash", addresses, lambda: stack.crash("dashboard", "kafka"))
         self._round("`kill -s KILL` and `up` again", addresses, killed_and_started)
 

@@ -21,6 +21,7 @@ from enforcer.types import Plan
 START_US = 1_780_000_000_000_000
 SECOND_US = 1_000_000
 _CLOCK_IN_SCRIPT = "redis.call('TIME')"
+_FORGOTTEN_IN_SCRIPT = "ceil((forget_at - now) / 1000)"
 
 
 class Desk:
@@ -171,9 +172,15 @@ def answers(outcomes: Sequence[Answer | AskFault]) -> list[Answer]:
 
 
 def script_with_clock(clock_key: str) -> str:
-    """``grant.lua`` with a key's value as its clock, and nothing else changed."""
+    """``grant.lua`` with a key's value as its clock, and buckets that are forgotten ten minutes later.
+
+    The server forgets by its own clock, which goes on while the test's stands still: on a slow machine it would forget
+    a bucket that lives for seconds in the middle of a test.
+    """
     script = grant_script()
     assert script.count(_CLOCK_IN_SCRIPT) == 1
+    assert script.count(_FORGOTTEN_IN_SCRIPT) == 1
+    script = script.replace(_FORGOTTEN_IN_SCRIPT, f"{_FORGOTTEN_IN_SCRIPT} + 600000")
     return script.replace(_CLOCK_IN_SCRIPT, f"{{0, redis.call('GET', '{clock_key}')}}")
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from aggregator.core.live_load import open_shard, put_copies, put_minutes
-from aggregator.core.live_rows import Cut, cut
-from aggregator.core.live_shard import Shard
-from aggregator.core.live_totals import fold, missing
+from aggregator.core.live.load import open_shard, put_copies, put_minutes
+from aggregator.core.live.rows import Cut, cut
+from aggregator.core.live.shard import Shard
+from aggregator.core.live.totals import fold, missing
 from aggregator.migrate import migrate
 from aggregator.store_clickhouse import ClickHouseStore
 from aggregator.worker.table import LiveStore, LiveTable

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from urllib.parse import urlsplit
 
 import pytest
 
+from aggregator.config import parse_dsn
 from aggregator.migrate import MigrationError, migrate
 from aggregator.sql import migrations, read_migration
 from aggregator.store import StoreRefused, StoreUnavailable
@@ -83,3 +85,46 @@ def test_migrate_refuses_an_edited_migration(store: ClickHouseStore) -> None:
     edited = read_migration("0001_a.sql", "CREATE TABLE IF NOT EXISTS a (x UInt16) ENGINE = MergeTree ORDER BY x;")
     with pytest.raises(MigrationError, match="edited"):
         migrate(store, steps=[edited])
+
+
+def test_arrow_gives_all_rows_as_columns_with_names_as_dictionaries(store: ClickHouseStore) -> None:
+    """Millions of rows: names once each, numbers as they are; values are bound as everywhere."""
+    sql = (
+        "SELECT toLowCardinality(concat('c', toString(number % 3))) AS name, number FROM numbers({count:UInt64}) "
+        "ORDER BY number SETTINGS max_block_size = 1000"
+    )
+    found = store.arrow(sql, {"count": 5_000}).unify_dictionaries().combine_chunks()
+    assert ["c0", "c1", "c2", "c0"] == found["name"].to_pylist()[:4]
+    assert len(found["name"].chunk(0).dictionary) <= 4
+    assert list(range(5_000)) == found["number"].to_pylist()
+    assert 0 == store.arrow(sql, {"count": 0}).num_rows
+
+
+def test_arrow_that_fails_half_way_is_refused_whole(store: ClickHouseStore) -> None:
+    """Half an answer would be half a truth about a minute."""
+    with pytest.raises(StoreRefused):
+        store.arrow("SELECT number, throwIf(number > 200000) FROM numbers(300000) SETTINGS max_block_size = 1000")
+    assert [(7,)] == list(store.rows("SELECT 7"))
+
+
+def test_an_alter_that_nobody_waits_for_is_read_at_once_and_rewritten_later(
+    store: ClickHouseStore, database_dsn: str
+) -> None:
+    """An upgrade of a month of decisions must not hold up the start of what reads and writes them."""
+    store.command("CREATE TABLE named (name LowCardinality(String)) ENGINE = MergeTree ORDER BY ()")
+    store.command("INSERT INTO named VALUES ('pro')")
+    store.command("SYSTEM STOP MERGES named")
+
+    with closing(ClickHouseStore.open(parse_dsn(database_dsn), wait_for_rewrites=False, answer_timeout_s=10)) as other:
+        other.command("ALTER TABLE named MODIFY COLUMN name String")
+
+    assert [("pro", "String")] == list(store.rows("SELECT name, toTypeName(name) FROM named"))
+    assert [(0,)] == list(store.rows("SELECT is_done FROM system.mutations WHERE table = 'named'"))
+
+
+def test_statements_of_a_handle_that_gives_way_do_so_and_no_others(clickhouse_dsn: str) -> None:
+    """The settler shares the database with the live path, which must not wait for it."""
+    asked = "SELECT value FROM system.settings WHERE name = 'os_threads_nice_value_query'"
+    for nice in (0, 7):
+        with closing(ClickHouseStore.open(parse_dsn(clickhouse_dsn), nice=nice)) as store:
+            assert store.rows(asked) == [(str(nice),)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import yaml
 
 from aggregator.config import AggregatorConfig, ClickHouseDsn
 from aggregator.recorder import loop
-from aggregator.worker import process
+from aggregator.settler import process as settling
+from aggregator.worker import running
 from dashboard.config import DashboardConfig
 from enforcer.config import EnforcerConfig
 from enforcer.policies import load_policy
@@ -29,14 +31,16 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = sorted(name for name, service in SERVICES.items() if service["image"].startswith("tallygate:"))
 ENGINES = sorted(set(SERVICES) - set(OURS))
 _VARIABLE = re.compile(r"\$\{(\w+):\?[^}]*\}")
+_OPTIONAL = re.compile(r"\$\{(\w+):-\}")
 _PROJECT = "COMPOSE_PROJECT_NAME"
 _FILLED = {"TALLYGATE_SECRET": "s" * 32, "CLICKHOUSE_PASSWORD": "Pass-word_1"}
 
 
-def _environ(name: str) -> dict[str, str]:
+def _environ(name: str, **filled: str) -> dict[str, str]:
     """The environment of a service, as compose would fill it."""
     given: dict[str, str] = SERVICES[name].get("environment", {})
-    return {key: _VARIABLE.sub(lambda found: _FILLED[found[1]], value) for key, value in given.items()}
+    full = {key: _VARIABLE.sub(lambda found: _FILLED[found[1]], value) for key, value in given.items()}
+    return {key: _OPTIONAL.sub(lambda found: filled.get(found[1], ""), value) for key, value in full.items()}
 
 
 def _sample() -> dict[str, str]:
@@ -46,7 +50,7 @@ def _sample() -> dict[str, str]:
 def test_every_part_of_the_system_is_there() -> None:
     """The file is how a reader runs the whole thing."""
     assert ENGINES == ["clickhouse", "kafka", "valkey"]
-    assert OURS == ["dashboard", "migrate", "recorder", "sidecar", "topics", "worker"]
+    assert OURS == ["dashboard", "migrate", "recorder", "settler", "sidecar", "signals", "topics", "worker"]
     assert SERVICES["worker"]["deploy"]["replicas"] == 2
 
 
@@ -70,7 +74,7 @@ def test_settings_are_read_by_the_code(name: str) -> None:
 
 def test_settings_are_valid_and_lead_to_the_other_services() -> None:
     """The code itself judges them, as it will in the container."""
-    for name in ("recorder", "worker", "migrate"):
+    for name in ("recorder", "worker", "signals", "settler", "migrate"):
         config = AggregatorConfig.from_env(_environ(name))
         assert config.kafka == "kafka:9092"
         assert config.clickhouse == ClickHouseDsn(
@@ -88,14 +92,38 @@ def test_settings_are_valid_and_lead_to_the_other_services() -> None:
     assert "TALLYGATE_CLICKHOUSE" not in sidecar, "it need not know the record's password"
 
 
+def test_how_long_the_record_is_kept_is_said_once_for_all_who_must_agree() -> None:
+    """A settler that knows less than the recorder drops would recount minutes that are half gone, and bill them."""
+    said = dict(re.findall(r"^#(TALLYGATE_\w+)=(\d+)$", (ROOT / ".env.example").read_text(), re.MULTILINE))
+    default = AggregatorConfig.from_env({})
+    as_said = AggregatorConfig.from_env(said)
+    assert len(said) == 5
+    assert (as_said.keep, as_said.settle_days) == (default.keep, default.settle_days), "the sample shows the defaults"
+    for name in ("recorder", "settler", "worker", "signals", "migrate"):
+        assert AggregatorConfig.from_env(_environ(name)).keep == default.keep
+        other = AggregatorConfig.from_env(_environ(name, **{one: str(int(value) + 1) for one, value in said.items()}))
+        assert (other.keep.admitted_days, other.settle_days) == (15, 14)
+
+
 def test_the_sidecars_policy_is_one_and_is_followed() -> None:
     """A file that is mounted alone stays the old one when an editor puts another in its place."""
-    (mount,) = SERVICES["sidecar"]["volumes"]
+    mount, _ = SERVICES["sidecar"]["volumes"]
     here, there, mode = mount.split(":")
     policy = Path(_environ("sidecar")["TALLYGATE_POLICY"])
     assert (mode, str(policy.parent)) == ("ro", there)
     assert (ROOT / here).is_dir()
     assert load_policy(ROOT / here / policy.name).version >= 1
+
+
+def test_the_sidecars_spool_outlives_its_container() -> None:
+    """What Kafka had not taken of a sidecar that is gone is shipped by the next; its user must own the folder."""
+    _, mount = SERVICES["sidecar"]["volumes"]
+    volume, folder = mount.split(":")
+    assert volume in COMPOSE["volumes"]
+    assert StreamConfig.from_env(_environ("sidecar")).spool_dir == Path(folder)
+    dockerfile = (ROOT / "docker" / "Dockerfile").read_text()
+    assert f"install -d -m 0700 -o 10001 -g 10001 {folder}" in dockerfile
+    assert "USER 10001:10001" in dockerfile
 
 
 def test_published_ports_are_the_defaults_of_the_settings_and_of_this_machine_only() -> None:
@@ -157,7 +185,9 @@ def test_no_secret_is_in_the_file_and_every_one_is_in_the_sample() -> None:
     """A default password is the password."""
     text = (ROOT / "docker-compose.yml").read_text()
     asked = set(_VARIABLE.findall(text))
-    assert set(re.findall(r"\$\{(\w+)", text)) == asked
+    optional = set(_OPTIONAL.findall(text))
+    assert set(re.findall(r"\$\{(\w+)", text)) == asked | optional
+    assert optional == set(re.findall(r"^#(\w+)=", (ROOT / ".env.example").read_text(), re.MULTILINE))
     assert dict.fromkeys(asked, "") == {name: value for name, value in _sample().items() if name != _PROJECT}
     assert ".env" in (ROOT / ".gitignore").read_text().split()
 
@@ -177,7 +207,13 @@ def test_our_containers_end_when_they_are_asked_to(name: str) -> None:
 def test_our_containers_have_time_to_write_what_they_hold() -> None:
     """Killed in the middle of its last write, a process has to read and count the same again at its next start."""
     sidecar_s = SidecarConfig.from_env(_environ("sidecar")).stop_ms / 1e3
-    limits = {"worker": process._STOP_S, "recorder": loop._STOP_S + loop._LEAVE_S, "sidecar": sidecar_s}
+    limits = {
+        "worker": running._STOP_S,
+        "recorder": loop._STOP_S + loop._LEAVE_S,
+        "settler": settling._STOP_S,
+        "signals": running._STOP_S,  # the worker's own way to run and to stop
+        "sidecar": sidecar_s,
+    }
     for name, longest_s in limits.items():
         grace = re.fullmatch(r"(\d+)s", SERVICES[name]["stop_grace_period"])
         assert grace is not None
@@ -196,13 +232,29 @@ def test_our_containers_have_no_rights_to_spare(name: str) -> None:
 def test_image_installs_what_is_locked_copies_what_exists_and_is_not_root() -> None:
     """Files that the builder cannot see fail the build on the reader's machine, not here."""
     text = (ROOT / "docker" / "Dockerfile").read_text()
-    assert re.search(r"^FROM python:3\.11-slim", text, re.MULTILINE)
-    assert "--require-hashes" in text
+    assert re.search(r"^ARG PYTHON_IMAGE=python:3\.11-slim", text, re.MULTILINE)
+    fetched = re.findall(r"pip .*install .*-r \S+", text)
+    assert len(fetched) == 2
+    assert all("--require-hashes --only-binary :all:" in one for one in fetched)
     assert re.search(r"^USER (?!0|root)\S+", text, re.MULTILINE)
     visible = set(re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
-    copied = re.findall(r"^COPY (\S+) ", text, re.MULTILINE)
+    copied = " ".join(re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE)).split()
     assert set(copied) == visible
     assert [] == [name for name in copied if not (ROOT / name).exists()]
+
+
+def test_image_has_the_compiled_modules_and_no_compiler() -> None:
+    """Without them the settler replays a hundredth of what it could; a build that lost them must not pass for one."""
+    build, final = re.split(
+        r"^FROM \$\{PYTHON_IMAGE\}$", (ROOT / "docker" / "Dockerfile").read_text(), flags=re.MULTILINE
+    )
+    assert build.rstrip().endswith("/opt/tallygate/bin/python -m tallygate.compiled")
+    assert " gcc " in build
+    assert re.findall(r"^(?:RUN|COPY) (\S+)", final, re.MULTILINE) == ["--from=build", "useradd"]
+    assert "**/*.so" in (ROOT / ".dockerignore").read_text().split(), "what this machine compiled is not the image's"
+    locked = re.findall(r"^(\S+)==", (ROOT / "requirements" / "build.txt").read_text(), re.MULTILINE)
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert {re.split(r"\W", name)[0] for name in wanted} <= set(locked)
 
 
 def test_compose_check_can_stand_in_for_every_image() -> None:

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from aggregator.core.live_load import Moved, open_shard, put_blank, put_copies, put_minutes
-from aggregator.core.live_rows import Cut, cut, rows_table
-from aggregator.core.live_shard import Shard
-from aggregator.core.live_totals import ahead_of, fold, missing
+from aggregator.core.live.arrow import rows_table
+from aggregator.core.live.load import Moved, open_shard, put_blank, put_copies, put_minutes
+from aggregator.core.live.rows import Cut, cut
+from aggregator.core.live.shard import Shard
+from aggregator.core.live.totals import ahead_of, fold, missing
 from aggregator.worker.job import LiveJob
 from aggregator.worker.thread import NotWanted
 from stream.contract.block import DecisionBlock
@@ -34,6 +35,8 @@ decisions = st.builds(
     policy_version=st.sampled_from([0, 1, 2**32 - 1]),
     k=st.integers(0, 5),
     grant_id=st.integers(0, 3),
+    at_us=st.integers(1, 2_500_000),
+    retry_after_ms=st.sampled_from([0, 0, -1, 1, 500, 1_000, 2**31 - 1]),
 )
 
 

@@ -80,15 +80,18 @@ class Figures:
 
 
 def oracle(requests: Traffic, plan: Plan) -> bytearray:
-    """What the one exact bucket that was sold decides, at the arrival times: 1 for each request admitted."""
+    """What the one exact bucket that was sold decides, at the arrival times: 1 for each request admitted.
+
+    Counts in millionths of a token, as the owner does, so that a whole rate is exact.
+    """
     admits = bytearray(len(requests.at_us))
-    per_us, burst, before = plan.rate_per_s / 1e6, float(plan.burst), 0
+    burst, before = plan.burst * 1e6, 0
     tokens = burst
     for index, at_us in enumerate(requests.at_us):
-        tokens = min(burst, tokens + per_us * (at_us - before))
+        tokens = min(burst, tokens + plan.rate_per_s * (at_us - before))
         before = at_us
-        if tokens >= 1.0:
-            tokens -= 1.0
+        if tokens >= 1e6:
+            tokens -= 1e6
             admits[index] = 1
     return admits
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 
 from tallygate.engines.front.sql import Word, first_word, words_of
 
@@ -72,6 +73,10 @@ _TABLES_END = frozenset(
 )
 #: What follows these is a name, whatever word it is.
 _NAME_FOLLOWS = frozenset({b"as", b"from", b"join", b"."})
+#: How many texts are remembered, and how long one may be: 16 MB at most.
+_TEXTS_KEPT, _MOST_KEPT = 1_024, 16_384
+#: The same of filters of rows, each of which names a caller: 1 MB at most.
+_FILTERS_KEPT, _LONGEST_FILTER = 256, 4_096
 #: Of `additional_table_filters`: a string without any escape but those of quotes and backslashes, and a map of such.
 _PLAIN = rb"'(?:[^'\\]|\\['\\])*'"
 _PAIR = rb"\s*" + _PLAIN + rb"\s*:\s*" + _PLAIN + rb"\s*"
@@ -98,9 +103,26 @@ def reaches_outside(
     Raises:
         FrontError: the statement opens more dollar quotes than it closes, too many to look for their ends.
     """
+    known = frozenset(table_functions)
+    word, names = _judged(text, known) if len(text) <= _MOST_KEPT else _read(text, known)
+    return _bound_path(names, bound or {}) if word is None else word
+
+
+@lru_cache(maxsize=_TEXTS_KEPT)
+def _judged(text: bytes, table_functions: frozenset[bytes]) -> tuple[str | None, frozenset[bytes]]:
+    """See `_read`. Pages ask the same texts again and again, and reading one takes a millisecond or two.
+
+    No value is in it: whoever asks for a thousand names would push the texts out, and keep the names.
+    """
+    return _read(text, table_functions)
+
+
+def _read(text: bytes, table_functions: frozenset[bytes]) -> tuple[str | None, frozenset[bytes]]:
+    """The words by which a text reaches outside, and the places (in lower case) whose values are names of tables."""
     first = first_word(text)
     tables, makes = _Tables(first), first not in _MAKE_NOTHING
     in_settings = first == "set"
+    names = set[bytes]()
     before: list[bytes] = [b"", b"", b"", b""]
     for word in words_of(text):
         symbol = word.name or text[word.start : word.end]
@@ -109,14 +131,15 @@ def reaches_outside(
             or _clause(symbol, before)
             or (_engine(word, before) if makes else None)
             or tables.path(word, symbol, before[-1])
-            or _identifier(symbol, before, bound or {})
             or (_setting(symbol, before) if in_settings else None)
         )
         if found is not None:
-            return found
+            return found, frozenset()
+        if symbol == b"identifier" and before[-1] == b":" and before[-3] == b"{":
+            names.add(before[-2])
         in_settings = in_settings or word.name in _SETTINGS
         before = [*before[1:], symbol]
-    return None
+    return None, frozenset(names)
 
 
 def row_filters_reach_outside(value: str, *, table_functions: Collection[bytes] = TABLE_FUNCTIONS) -> str | None:
@@ -124,12 +147,20 @@ def row_filters_reach_outside(value: str, *, table_functions: Collection[bytes] 
 
     Anything but a plain map of plain strings is refused, because it could hide what it says.
     """
+    known = frozenset(table_functions)
+    return _filtered(value, known) if len(value) <= _LONGEST_FILTER else _filtered.__wrapped__(value, known)
+
+
+@lru_cache(maxsize=_FILTERS_KEPT)
+def _filtered(value: str, table_functions: frozenset[bytes]) -> str | None:
+    """See `row_filters_reach_outside`. One page asks with one filter again and again, the next with another."""
     text = value.encode()
     if _ROW_FILTERS.match(text) is None:
         return "setting additional_table_filters"
-    for quoted in _QUOTED.findall(text):
+    # Mostly one condition for all tables.
+    for quoted in dict.fromkeys(_QUOTED.findall(text)):
         said = _ESCAPED.sub(lambda found: found[0][1:], quoted[1:-1])
-        word = reaches_outside(b"SELECT " + said, table_functions=table_functions)
+        word, _ = _read(b"SELECT " + said, table_functions)
         if word is not None:
             return f"setting additional_table_filters with {word}"
     return None
@@ -174,12 +205,10 @@ def _engine(word: Word, before: list[bytes]) -> str | None:
     return None
 
 
-def _identifier(symbol: bytes, before: list[bytes], bound: Mapping[str, str]) -> str | None:
-    if symbol != b"identifier" or before[-1] != b":" or before[-3] != b"{":
-        return None
-    for name, value in bound.items():
+def _bound_path(names: Collection[bytes], bound: Mapping[str, str]) -> str | None:
+    for name, value in bound.items() if names else ():
         # The fence reads names in lower case.
-        if name.lower().encode() == before[-2] and _is_path(value.encode()):
+        if name.lower().encode() in names and _is_path(value.encode()):
             return f"Identifier {_shown(value.encode())}"
     return None
 

@@ -21,6 +21,7 @@ from tallygate.engines.front.fence import TABLE_FUNCTIONS, reaches_outside, refu
 from tallygate.engines.front.request import Statement
 from tallygate.engines.front.spool import readable
 from tallygate.engines.front.sql import first_word, output_format, split_settings
+from tallygate.engines.front.yielding import Yielding
 
 #: Formats whose blocks can be sent one after the other; others have a head or a foot around the whole result.
 _STREAMABLE = frozenset(
@@ -49,6 +50,7 @@ class Engine:
         )
         # Kept open so that the engine outlives its requests. Never runs a client's statement.
         self._root = self._connect(self._address)
+        self._yielding = Yielding()
         self.version, self.timezone = self._facts()
         self.table_functions = TABLE_FUNCTIONS | self._table_functions()
 
@@ -95,6 +97,7 @@ class Engine:
 
     def close(self) -> None:
         """Close the engine; its folder is then free for another process."""
+        self._yielding.close()
         self._root.close()
 
 

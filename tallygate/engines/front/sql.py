@@ -100,7 +100,8 @@ def output_format(text: bytes) -> str | None:
     for word in words_of(text):
         if after_format and word.name:
             found = text[word.start : word.end].decode("ascii", "replace")
-        elif word.name == b"settings" or text[word.start : word.end] == b";":
+        elif (word.name == b"settings" and found is not None) or text[word.start : word.end] == b";":
+            # The clauses SETTINGS and FORMAT may stand in either order.
             break
         else:
             # Only the last clause counts: a column may be called "format" too.

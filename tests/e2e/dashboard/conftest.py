@@ -71,6 +71,13 @@ class Site:
         )
 
 
+def _settle_late(dsn: str) -> None:
+    """A settler that is five minutes behind."""
+    store, minute = ClickHouseStore.open(parse_dsn(dsn)), int(time.time()) // 60
+    store.command(f"INSERT INTO settled_progress VALUES ('settler', 1, now64(6), [], [{minute - 6}, {minute}], [], [])")
+    store.close()
+
+
 @pytest.fixture(scope="module")
 def site(clickhouse_dsn: str) -> Iterator[Site]:
     """An hour of acme up to now, served on a free port."""
@@ -78,6 +85,7 @@ def site(clickhouse_dsn: str) -> Iterator[Site]:
     dsn = urlsplit(clickhouse_dsn)._replace(path=f"/{name}").geturl()
     seeded = seeding.decide([ACME, INITECH, DAHLIA], now_us=time.time_ns() // 1_000, minutes=60)
     seeding.write(dsn, seeded, late=["gw-03"], awaited=["dahlia"])
+    _settle_late(dsn)
     config = DashboardConfig.from_env({"TALLYGATE_SECRET": SECRET, "TALLYGATE_CLICKHOUSE": dsn})
     # The machine of the tests may be busy.
     app = create_app(config, limits=Limits(seconds=8, page_s=9))

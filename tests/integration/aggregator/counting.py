@@ -26,13 +26,13 @@ _LIMIT_S = 120.0
 
 
 class WorkerProcess:
-    """One `python -m aggregator.worker`; its log is in a file."""
+    """One `python -m aggregator.worker`, or another module; its log is in a file."""
 
-    def __init__(self, settings: Mapping[str, str], log_file: Path) -> None:
+    def __init__(self, settings: Mapping[str, str], log_file: Path, module: str = "aggregator.worker") -> None:
         self._log_file = log_file
         with log_file.open("ab") as sink:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "aggregator.worker"], env={**os.environ, **settings}, stderr=sink, stdout=sink
+                [sys.executable, "-m", module], env={**os.environ, **settings}, stderr=sink, stdout=sink
             )
 
     @property
@@ -58,10 +58,15 @@ class WorkerProcess:
         """Its exit code, once it has ended."""
         return self._process.wait(timeout_s)
 
-    def wait_for_log(self, text: str, timeout_s: float = _LIMIT_S) -> None:
-        """Return once the log contains `text`."""
-        wait_until(lambda: text in self.log or self._process.poll() is not None, timeout_s, what=f"{text!r} in the log")
-        assert text in self.log, self.log
+    def wait_for_log(self, *texts: str, timeout_s: float = _LIMIT_S) -> None:
+        """Return once the log contains one of `texts`."""
+
+        def said() -> bool:
+            return any(text in self.log for text in texts)
+
+        what = f"{' or '.join(map(repr, texts))} in the log"
+        wait_until(lambda: said() or self._process.poll() is not None, timeout_s, what=what)
+        assert said(), self.log
 
 
 class Counting:
@@ -76,7 +81,7 @@ class Counting:
         ensure_topics(bootstrap, partitions=PARTITIONS, timeout_s=60)
         self.store = ClickHouseStore.connect(dsn)
 
-    def worker(self, **settings: str) -> WorkerProcess:
+    def worker(self, *, module: str = "aggregator.worker", **settings: str) -> WorkerProcess:
         """Start one more worker."""
         started = WorkerProcess(
             {
@@ -89,6 +94,7 @@ class Counting:
                 **settings,
             },
             self._folder / f"worker-{len(self._workers)}.log",
+            module,
         )
         self._workers.append(started)
         return started

@@ -6,17 +6,17 @@ import os
 import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 from aggregator.migrate import migrate
-from aggregator.sql import load_queries
 from aggregator.store_clickhouse import ClickHouseStore
 from stream.admin import ensure_topics
 from stream.contract.topics import CONTROL, DECISIONS, GRANTS
 from tallygate.engines.process import Child, Command, spawn
+from tests.keeping import KEEP_ALL
 from tests.logfill import Counted
 from tests.processes import wait_until
 
@@ -25,7 +25,6 @@ GROUP = "tallygate-recorder"
 #: How long anything may take on a slow machine. Nothing waits for so long: it waits for what it names.
 _LIMIT_S = 120.0
 _ROOT = Path(__file__).parents[3]
-_QUERIES = load_queries("aggregator.sql", "record.sql")
 
 
 class Recording:
@@ -50,6 +49,7 @@ class Recording:
             "TALLYGATE_CLICKHOUSE": self.dsn,
             "TALLYGATE_PARTITIONS": str(PARTITIONS),
             "TALLYGATE_SESSION_TIMEOUT_MS": "3000",
+            **KEEP_ALL,
             **{f"TALLYGATE_{name.upper()}": value for name, value in settings.items()},
         }
         log = self._folder / f"recorder-{self._started}.log"
@@ -68,11 +68,11 @@ class Recording:
         assert not left, f"{left} messages were not delivered"
         self._sent += len(messages)
 
-    def rows(self, sql: str) -> list[tuple[object, ...]]:
+    def rows(self, sql: str, parameters: Mapping[str, object] | None = None) -> list[tuple[object, ...]]:
         """What a SELECT gives, on a fresh connection."""
         store = ClickHouseStore.connect(self.dsn)
         try:
-            return list(store.rows(sql))
+            return list(store.rows(sql, parameters))
         finally:
             store.close()
 
@@ -80,9 +80,15 @@ class Recording:
         """What a SELECT of one number gives."""
         return int(str(self.rows(sql)[0][0]))
 
-    def query(self, name: str) -> int:
-        """What one of the record's own queries gives."""
-        return self.number(_QUERIES[name].sql)
+    def repeated(self) -> int:
+        """Blocks that stand in the log again after their first time: what producers sent twice."""
+        return self.number(
+            "SELECT count() - uniqExact(copy_id, epoch, first_seq, block_hash) FROM blocks FINAL WHERE decisions > 0"
+        )
+
+    def conflicting(self) -> int:
+        """Decisions that came under an identity that the record holds with other content."""
+        return self.number("SELECT count() FROM conflicts FINAL")
 
     def decisions(self) -> int:
         """Decisions in the record, each identity once."""
@@ -106,7 +112,14 @@ class Recording:
 
     def wait_for_all(self) -> None:
         """Return once everything that `send` sent is acknowledged: only then are the rows of every table stored."""
-        wait_until(lambda: self.acknowledged() >= self._sent, _LIMIT_S, what=f"{self._sent} messages", poll_s=0.2)
+
+        def all_of_them() -> bool:
+            # A broker that has just started does not know its groups yet.
+            with suppress(KafkaException):
+                return self.acknowledged() >= self._sent
+            return False
+
+        wait_until(all_of_them, _LIMIT_S, what=f"{self._sent} messages", poll_s=0.2)
 
     def wait_for(self, decisions: int, timeout_s: float = _LIMIT_S) -> None:
         """Return once the record holds so many decisions; rows of other tables may come a moment later."""
@@ -127,6 +140,12 @@ class Recording:
                 for partition in range(PARTITIONS)
             ]
             return sum(max(place.offset, 0) for place in consumer.committed(places, timeout=60))
+
+    def acknowledge(self, offset: int) -> None:
+        """Say in the group's name that it has read so far in each partition of the decisions."""
+        with _consumer(self.bootstrap) as consumer:
+            places = [TopicPartition(DECISIONS.name, partition, offset) for partition in range(PARTITIONS)]
+            consumer.commit(offsets=places, asynchronous=False)
 
     def read(self, topic: str, count: int, timeout_s: float = _LIMIT_S) -> list[Message]:
         """The first messages of a topic, over all its partitions."""

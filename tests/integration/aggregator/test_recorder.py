@@ -9,18 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from aggregator.sql import load_queries
 from enforcer.identity import CopyIdentity
 from enforcer.messages import SettleCause, Settlement
 from enforcer.sink import GrantIssued, GrantSettled
 from enforcer.types import Basis, Grant, Plan, Standing, Terms, Verdict
 from stream.contract.codec import encode_block
-from stream.contract.control import DecisionsLost, encode_control
+from stream.contract.control import DecisionsLost, WouldRefuse, encode_control
 from stream.contract.facts import encode_facts
 from stream.contract.topics import CONTROL, DEAD_LETTERS, GRANTS
 from tests.integration.aggregator.recording import Recording, recording
 from tests.logfill import START_US, Fill, send
 from tests.services import KafkaService
 
+_WOULD_BE_REFUSALS = load_queries("aggregator.sql", "shadow.sql")["would_be_refusals"].sql
 _BASIS = Basis(Standing("acct-1", Terms("sustained", Plan("pro", 10.0, 20), 3)), "/cards/{id}", START_US, 4)
 
 
@@ -68,8 +70,8 @@ def test_recorder_counts_a_block_once_that_stands_twice_in_the_log(log: Recordin
     log.send([first, second])
     log.send([("gw-1", _block(2, 1))])
     log.wait_for_all()
-    assert (3, 3) == (log.decisions(), log.query("repeated_blocks"))
-    assert 0 == log.query("conflicting_decisions")
+    assert (3, 3) == (log.decisions(), log.repeated())
+    assert 0 == log.conflicting()
 
 
 def test_recorder_keeps_the_first_of_two_that_claim_one_identity(log: Recording) -> None:
@@ -110,7 +112,7 @@ def test_recorder_gives_the_same_record_for_a_replay_in_other_cuts(log: Recordin
     recorded = log.by_caller()
     assert 7 == recorded.pop("acct-1").offered
     assert fill.totals().by_caller == recorded
-    assert 0 == log.query("repeated_blocks"), "read twice is not sent twice"
+    assert 0 == log.repeated(), "read twice is not sent twice"
 
 
 def test_recorder_puts_a_late_decision_into_its_own_minute(log: Recording) -> None:
@@ -148,11 +150,11 @@ def test_recorder_sets_a_broken_block_aside_and_goes_on(log: Recording) -> None:
     log.send([("gw-1", blocks[4])])
     log.wait_for_all()
     assert 10 == log.decisions()
-    assert 0 == log.query("conflicting_decisions")
+    assert 0 == log.conflicting()
 
 
 def test_recorder_writes_grants_settlements_and_control_events(log: Recording) -> None:
-    """The ledger and the completeness line are read from them."""
+    """The ledger and the completeness line are read from them. R11: an event of 500 refusals is 500, and one event."""
     copy = CopyIdentity("gw-1", 7)
     issued = GrantIssued("acct-1", "sustained", 3, Grant(START_US, 50, 4, START_US, START_US + 9), 12.0)
     totals = [
@@ -162,13 +164,31 @@ def test_recorder_writes_grants_settlements_and_control_events(log: Recording) -
     lost = DecisionsLost(copy_id="gw-1", epoch=7, at_us=START_US, first_seq=100, count=30, cause="spool full")
     log.send([("acct-1", encode_facts(copy, [issued], totals))] * 2, topic=GRANTS.name)
     log.send([("gw-1", encode_control(lost))], topic=CONTROL.name)
+    shadowed = [("acct-1", 7, 500), ("acct-2", 7, 200), ("acct-2", 7, 500), ("acct-2", 8, 30)]
+    for number, (caller, epoch, requests) in enumerate(shadowed):
+        event = WouldRefuse(
+            copy_id="gw-1",
+            epoch=epoch,
+            at_us=START_US + number,
+            caller=caller,
+            scope="/cards/{id}",
+            limit="site",
+            policy_version=3,
+            requests=requests,
+            cost=2 * requests,
+        )
+        log.send([("gw-1", encode_control(event))] * 2, topic=CONTROL.name)
     log.send([("gw-1", _block(0, 1))])
     log.start()
     log.wait_for_all()
     assert [("acct-1", START_US, 50, 4)] == log.rows("SELECT caller, grant_id, size_tokens, k FROM grants FINAL")
     assert [(30, 2)] == log.rows("SELECT max(spent_tokens), count() FROM settlements FINAL")
-    ((kind, body),) = log.rows("SELECT kind, body FROM control FINAL")
+    ((kind, body),) = log.rows("SELECT kind, body FROM control FINAL WHERE kind != 'would_refuse'")
     assert ("decisions_lost", 30) == (kind, json.loads(str(body))["count"])
+    assert [
+        ("acct-1", "/cards/{id}", "site", 3, 500, 1_000, 1),
+        ("acct-2", "/cards/{id}", "site", 3, 530, 1_060, 3),
+    ] == log.rows(_WOULD_BE_REFUSALS, {"caller": ""})
 
 
 def test_two_recorders_share_the_log_and_take_over_from_each_other(log: Recording) -> None:

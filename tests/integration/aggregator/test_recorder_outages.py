@@ -48,8 +48,8 @@ def _assert_exact(log: Recording, *fills: Fill) -> None:
         for cell, count in fill.totals().by_cell.items():
             expected[cell] = expected.get(cell, 0) + count
     assert expected == log.by_cell()
-    assert 0 == log.query("conflicting_decisions")
-    assert 0 == log.query("repeated_blocks")
+    assert 0 == log.conflicting()
+    assert 0 == log.repeated()
 
 
 def _warnings(recorder: Child, about: str) -> list[str]:

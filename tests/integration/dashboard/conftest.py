@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -80,6 +81,17 @@ def desk(clickhouse_dsn: str) -> Iterator[Desk]:
     dsn = urlsplit(clickhouse_dsn)._replace(path=f"/{name}").geturl()
     seeded = seeding.decide([ACME, OTHER, IDLE], now_us=NOW_US, minutes=10)
     seeding.write(dsn, seeded, late=["gw-4"], stopped=["gw-9"])
+    with closing(ClickHouseStore.open(parse_dsn(dsn))) as store:
+        store.command(
+            "INSERT INTO quarters (kind, caller, quarter, scope, offered) "
+            f"SELECT 'usage', '{CANARY}', toDateTime({NOW_US // 1_000_000 - 3_600}, 'UTC'), 'POST /canary-scope-b7', 7"
+        )
+        store.command(
+            "INSERT INTO quarter_days (kind, caller, day, scope, at, names, numbers) "
+            f"SELECT 'usage', arrayJoin(['{CANARY}', 'acme']) AS caller, "
+            f"toDate(toDateTime({NOW_US // 1_000_000 - 3_600}, 'UTC')), "
+            "if(caller = 'acme', 'GET /', 'POST /canary-scope-b7'), [1], ['offered'], [7]"
+        )
     yield Desk(dsn, seeded, config_for(dsn))
     server = ClickHouseStore.open(parse_dsn(clickhouse_dsn))
     server.command(f"DROP DATABASE IF EXISTS {name} SYNC")

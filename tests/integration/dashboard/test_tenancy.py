@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import date
 
 import httpx
 import pytest
@@ -17,6 +18,8 @@ from tests.integration.dashboard.conftest import BASE, CANARY, NOW_US, SECRET, D
 #: Every way of naming another caller that a client might try.
 NAMES = ("caller", "key", "account", "tenant", "customer", "q", "id", "Caller", "user")
 VALUES = {"from_s": 0, "to_s": NOW_US // 1_000_000 + 60, "step": 60, "rows": 100}
+DAYS = {"first": date(1970, 1, 1), "last": date(2100, 1, 1), "partial": [date.fromtimestamp(NOW_US / 1e6 - 3_600)]}
+QUARTERS = [NOW_US // 900_000_000 - back for back in range(8)]
 
 
 def assert_nothing_of_b(answer: httpx.Response, *, said: str = "") -> None:
@@ -76,7 +79,9 @@ async def test_a_customer_is_not_support(customer: httpx.AsyncClient) -> None:
 
 @pytest.mark.parametrize("route", ["/", "/usage", "/usage.json", "/usage.csv", "/support"])
 @pytest.mark.parametrize(
-    "cookie", [None, "", "junk", sign_session("another secret entirely!", Session("customer", CANARY))]
+    "cookie",
+    [None, "", "junk", sign_session("another secret entirely!", Session("customer", CANARY))],
+    ids=["absent", "empty", "junk", "forged"],  # a signature differs from second to second
 )
 async def test_without_a_session_no_query_runs(desk: Desk, route: str, cookie: str | None) -> None:
     """Expired, forged or missing: 401, and the record is not even asked (its address leads nowhere)."""
@@ -102,11 +107,12 @@ async def record(desk: Desk) -> AsyncIterator[Record]:
 async def test_a_query_that_forgot_its_condition_sees_only_its_caller(record: Record) -> None:
     """The fence is tested by a query without a WHERE, for each table that holds callers."""
     catalogue = dict(record._catalogue)
-    for table in ("live", "decisions", "grants", "settlements"):
+    tables = ("live", "decisions", "grants", "settlements", "quarter_days")
+    for table in tables:
         catalogue[f"caller_open_{table}"] = _query(f"SELECT DISTINCT caller FROM {table} ORDER BY caller")
     record._catalogue = catalogue
     with record.of_caller("acme") as ask:
-        for table in ("live", "decisions", "grants", "settlements"):
+        for table in tables:
             assert [("acme",)] == list(ask(f"caller_open_{table}"))
 
 
@@ -164,8 +170,10 @@ def _assert_catalogue_fenced(record: Record) -> None:
     names = [name for name in record._catalogue if name.startswith(f"{CALLER}_") and name != "caller_slow"]
     with record.of_caller("acme") as ask:
         for name in names:
-            rows = ask(name, **VALUES, grant_ids=list(range(10)))
-            assert "b7" not in repr(rows), name
+            for every in (0, 1):
+                told = {**VALUES, **DAYS, "live_from_s": 0, "every": every, "fresh": QUARTERS, "within": QUARTERS}
+                rows = ask(name, **told, grant_ids=list(range(10)))
+                assert "b7" not in repr(rows), name
 
 
 def test_secrets_of_the_tests_are_long_enough() -> None:

@@ -90,7 +90,7 @@ async def test_data_until_names_the_late_copy_and_not_the_stopped_one(customer: 
     found = await document(customer)
     assert (1, 5) == (found["servers_late"], found["servers"])
     page = (await customer.get("/usage")).text
-    assert "; 1 of 5 servers late." in page
+    assert "; 1 of 5 servers late; not settled yet." in page
     assert "Late: gw-4" not in page
 
 

@@ -70,7 +70,9 @@ def test_a_frozen_owner_costs_one_request_its_timeout(fresh_valkey: Valkey) -> N
             spent_alone = [limiter.check("held").source for _ in range(held)]
             assert {Source.LOCAL} == set(spent_alone)
             waits = sorted(_timed(limiter, f"caller-{number}")[1] for number in range(500))
-            assert waits[int(len(waits) * 0.99)] < 5
+            # Whoever waits for the owner waits its whole timeout; the machine itself may be busy for some milliseconds.
+            assert waits[len(waits) // 2] < 5
+            assert waits[int(len(waits) * 0.99)] < ASK_MS / 2
         wait_until(lambda: not limiter.degraded, 10, what="the recovery")
         wait_until(lambda: limiter.check("after").source is not Source.DEGRADED, 10, what="a grant after it")
     _assert_whole(sink)

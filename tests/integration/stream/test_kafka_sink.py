@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from stream.admin import TopicsMismatch, TopicsUnavailable, ensure_topics
 from stream.config import StreamConfig
 from stream.contract.codec import NO_HASH
-from stream.contract.control import CopyStarted, CopyStopped
+from stream.contract.control import Anchor, CopyStarted, CopyStopped
 from stream.contract.partition import grants_partition
 from stream.contract.topics import GRANTS, TOPICS
 from stream.producer import KafkaSink
@@ -65,12 +65,14 @@ def test_stream_of_decisions_is_read_back_exactly_once(kafka_broker: KafkaServic
         sink.stats.lost,
         sink.stats.queued,
     )
-    log = read_log(kafka_broker.bootstrap, lambda log: len(log.identities()) >= 200_000 and len(log.control) == 2)
+    log = read_log(kafka_broker.bootstrap, lambda log: len(log.identities()) >= 200_000 and len(log.control) == 3)
     assert each_once(200_000) == Counter(log.identities())
     assert_chain(log)
-    assert [CopyStarted, CopyStopped] == [type(event) for event in log.control]
+    assert [CopyStarted, Anchor, CopyStopped] == [type(event) for event in log.control]
     for partition, facts in log.facts:
-        assert {partition} == {grants_partition(fact.caller, 4) for fact in facts.grants}
+        callers = {*(fact.caller for fact in facts.grants), *(fact.caller for fact in facts.settlements)}
+        assert {partition} == {grants_partition(caller, 4) for caller in callers}
+    assert 40 == sum(len(facts.grants) for _, facts in log.facts)
     assert 40 == sum(len(facts.settlements) for _, facts in log.facts)
     assert all(headers["ce_specversion"] == b"1.0" for headers in log.headers)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from clickhouse_connect.driver.exceptions import DatabaseError, Error
 
 from tallygate.engines.clickhouse import ClickHouse, start_clickhouse
 from tallygate.engines.front.users import User
+from tallygate.engines.front.yielding import merging_threads
 from tests.processes import kill, wait_until
 
 _ENDLESS = "SELECT sum(sipHash64(number)) FROM numbers(1000000000000)"
@@ -151,3 +153,20 @@ def test_stop_lets_a_running_insert_finish(tmp_path: Path) -> None:
         inserting.result()
     client.close()
     assert server.child.exit_code() == 0
+
+
+def test_merges_give_way_to_whoever_waits_for_an_answer(guarded: ClickHouse) -> None:
+    """On a small machine a merge would else take half of what inserts and pages need, and it can wait."""
+    ops = _client(guarded, "ops", "pässword")
+    ops.command("CREATE TABLE merged (n UInt64) ENGINE = MergeTree ORDER BY n")
+    for number in range(3):
+        ops.insert("merged", [[number]], column_names=["n"])
+    ops.command("OPTIMIZE TABLE merged FINAL")
+    tasks = Path(f"/proc/{guarded.pid}/task")
+    assert merging_threads(tasks), "no thread has the name by which those that merge are known"
+
+    def is_nice() -> bool:
+        return all(os.getpriority(os.PRIO_PROCESS, thread) == 10 for thread in merging_threads(tasks))
+
+    wait_until(is_nice, 10, what="merges that give way")
+    assert os.getpriority(os.PRIO_PROCESS, guarded.pid) == os.getpriority(os.PRIO_PROCESS, 0), "only they"

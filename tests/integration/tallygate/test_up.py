@@ -72,7 +72,7 @@ def test_up_serves_everything_and_ends_on_ctrl_c(tmp_path: Path) -> None:
     with _running(tmp_path, *_ANY_PORT) as up:
         up.wait()
         children = up.children()
-        assert len(children) == 6
+        assert len(children) == 8
         link = re.search(r"http://\S+sign-in\S+", up.said)
         assert link is not None
         assert "The record is thrown away when this ends" in up.said
@@ -83,7 +83,8 @@ def test_up_serves_everything_and_ends_on_ctrl_c(tmp_path: Path) -> None:
         began_s = time.monotonic()
         up.process.send_signal(signal.SIGINT)
         assert up.process.wait(timeout=30) == 0
-        assert time.monotonic() - began_s < 5
+        # Nothing waits for a timeout of ten seconds or more, on however slow a machine.
+        assert time.monotonic() - began_s < 10
         assert not any(is_running(pid) for pid in children)
     assert "Traceback" not in up.said
     assert list(tmp_path.glob("tallygate-run-*")) == []
@@ -95,7 +96,7 @@ def test_up_leaves_no_child_when_it_is_killed(tmp_path: Path) -> None:
     with _running(tmp_path, *_ANY_PORT) as up:
         up.wait()
         children = up.children()
-        assert len(children) == 6
+        assert len(children) == 8
         up.process.kill()
         up.process.wait()
         wait_until(lambda: not any(is_running(pid) for pid in children), 10, what=f"the end of {children}")

@@ -8,8 +8,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from enforcer.types import Verdict
+from stream.buffer import HOLE
 from stream.config import StreamConfig
-from stream.contract.codec import decode_block
+from stream.contract.block import DecisionBlock
+from stream.contract.codec import decode_block, encode_columns
 from stream.contract.control import CopyStopped, DecisionsLost, decode_control
 from stream.contract.topics import CONTROL, DECISIONS
 from stream.outbox import Letter
@@ -34,11 +37,14 @@ class ShipperMachine(RuleBasedStateMachine):
         self.recorded: Counter[int] = Counter()
         self.named: Counter[int] = Counter()
         self.next_seq: int | None = None
+        self.taken: dict[int, Verdict] = {}
+        self.blocks: list[DecisionBlock] = []
+        self.never_handed_over: set[int] = set()
 
     @rule(count=st.integers(1, 20), odd=st.booleans())
     def capture(self, count: int, odd: bool) -> None:
         for seq in range(self.numbered, self.numbered + count):
-            self._take(seq, cost=_TOO_DEAR if odd and seq % 5 == 0 else 1)
+            self._take(seq, cost=_TOO_DEAR if odd and seq % 5 == 0 else 1 + seq % 3, code=seq % 4 // 3)
         self.numbered += count
 
     @rule()
@@ -103,35 +109,51 @@ class ShipperMachine(RuleBasedStateMachine):
         if self.numbered % 2:
             self.deliver(len(self.shipper.outbox))
         for loss in self.shipper.abandon(now_s=self.now_ns / 1e9):
-            self._name(loss.first_seq, loss.count)
+            self._name(loss.first_seq, loss.count, loss.cause)
         assert 0 == self.shipper.queued
         everything = Counter(range(max(self.captured, default=-1) + 1))
         assert everything == self.recorded + self.named
         assert (self.recorded.total(), self.named.total()) == (self.shipper.delivered, self.shipper.lost)
         if self.next_seq is not None:
             assert len(everything) == self.next_seq
+        for block in self.blocks:
+            self._check_totals(block)
 
     def _step(self, *, everything: bool = False) -> None:
         self.shipper.step(
             now_ns=self.now_ns, unix_us=1_750_000_000_000_000 + self.now_ns // 1000, partitions=4, everything=everything
         )
 
-    def _take(self, seq: int, *, cost: int = 1) -> None:
+    def _check_totals(self, block: DecisionBlock) -> None:
+        """A block's totals are of all decisions before its end that were handed over, whatever became of them."""
+        before = range(block.first_seq + block.count)
+        told = [self.taken[seq] for seq in before if seq not in self.never_handed_over]
+        admitted = [one for one in told if one.allowed]
+        cost = sum(min(one.cost, 2**32 - 1) for one in admitted)
+        found = (block.admitted_total, block.refused_total, block.cost_total)
+        assert (len(admitted), len(told) - len(admitted), cost) == found
+
+    def _take(self, seq: int, *, cost: int = 1, code: int = 0) -> None:
         self.captured.add(seq)
-        self.shipper.captured.append(verdict(seq, at_ns=self.now_ns, cost=cost))
+        self.taken[seq] = verdict(seq, at_ns=self.now_ns, cost=cost, code=code, retry_after_ms=code)
+        self.shipper.captured.append(self.taken[seq])
 
     def _read(self, letter: Letter) -> None:
         if letter.topic == DECISIONS.name:
             block = decode_block(letter.value)
+            self.blocks.append(block)
+            assert letter.value == encode_columns(block)
             self.recorded.update(range(block.first_seq, block.first_seq + block.count))
         elif letter.topic == CONTROL.name:
             event = decode_control(letter.value)
             if isinstance(event, DecisionsLost):
-                self._name(event.first_seq, event.count)
+                self._name(event.first_seq, event.count, event.cause)
             elif isinstance(event, CopyStopped):
                 self.next_seq = event.next_seq
 
-    def _name(self, first_seq: int, count: int) -> None:
+    def _name(self, first_seq: int, count: int, cause: str) -> None:
+        if cause == HOLE:
+            self.never_handed_over.update(range(first_seq, first_seq + count))
         self.named.update(range(first_seq, first_seq + count))
 
 

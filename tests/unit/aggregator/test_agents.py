@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 import faust
 import pytest
 
-from aggregator.worker.agents import add_live_agent
+from aggregator.core.record.acceptance import accept_block
+from aggregator.worker.agents import add_agent
 from aggregator.worker.job import LiveJob
 from aggregator.worker.ports import LogMessage
-from stream.contract.codec import decode_block
 from tests.faust_apps import idle_app
 from tests.live_blocks import Decision, block
 from tests.live_job import Clock, MemoryLog, always, job_on
@@ -33,7 +33,7 @@ async def test_agent_leaves_the_acknowledgement_to_the_job(app: faust.App) -> No
     log, table = MemoryLog(), MemoryTable()
     log.append(0, *(block([Decision()], first_seq=place) for place in range(3)))
     job = job_on(log, table, now_s=Clock())
-    agent = add_live_agent(app, _topic(app), job.take)
+    agent = add_agent(app, _topic(app), job.take, name="live_totals")
 
     async with agent.test_context() as under_test:
         events = [await under_test.put(f"0 {offset}".encode()) for offset in range(3)]
@@ -53,7 +53,7 @@ async def test_agent_hands_on_a_message_without_a_value_as_no_block(app: faust.A
     async def take(message: LogMessage) -> None:
         seen.append(message)
 
-    agent = add_live_agent(app, _topic(app), take)
+    agent = add_agent(app, _topic(app), take, name="live_totals")
     async with agent.test_context() as under_test:
         await under_test.put(None)
 
@@ -66,7 +66,7 @@ async def test_agent_lets_a_fault_of_the_job_out(app: faust.App) -> None:
     async def take(_: LogMessage) -> None:
         raise RuntimeError("the table is of another release")
 
-    agent = add_live_agent(app, _topic(app), take)
+    agent = add_agent(app, _topic(app), take, name="live_totals")
     with pytest.raises(RuntimeError, match="another release"):
         async with agent.test_context() as under_test:
             await under_test.put(b"x")
@@ -74,5 +74,7 @@ async def test_agent_lets_a_fault_of_the_job_out(app: faust.App) -> None:
 
 def test_job_and_codec_fit(app: faust.App) -> None:
     """What the job calls a block's bytes is what the codec reads."""
-    job = LiveJob(MemoryTable(), MemoryLog(), decode=decode_block, now_s=Clock())
+    job = LiveJob(
+        MemoryTable(), MemoryLog(), decode=lambda message: accept_block(message.value, appended_us=None), now_s=Clock()
+    )
     job.close()

@@ -125,3 +125,12 @@ def test_set_fetch_wait_refuses_a_client_that_keeps_it_elsewhere() -> None:
     """Better no start than a setting that silently does nothing."""
     with pytest.raises(ConfigError, match="TALLYGATE_FETCH_WAIT_MS is 100"):
         set_fetch_wait(object(), 100)
+
+
+async def test_guarded_consumer_hands_on_what_it_has_read_before(app: faust.App) -> None:
+    """A message that was shown late is read again with those that came before it: Faust would drop them."""
+    assert "r_offset is None or offset >= r_offset" in inspect.getsource(BaseConsumer._drain_messages)
+    consumer = _consumer(app, {})
+    consumer._read_offset[PLACE] = 12
+
+    assert consumer._read_offset[PLACE] is None

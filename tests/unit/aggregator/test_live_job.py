@@ -59,11 +59,13 @@ async def test_take_leaves_a_torn_delivery_alone_until_the_missing_message_comes
     await take_all(job, early)
     clock.now_s += 4
     torn_since = job.torn_since()
+    torn = job.torn()
     await take_all(job, log.messages(0, 3))
     await job.flush(wanted=always)
 
     assert torn_since == 100.0
     assert job.torn_since() is None
+    assert ({0: 3}, {}) == (torn, job.torn())
     assert [message.acked for message in early] == [False] * 3
     assert table.totals() == expected(log)
 
@@ -80,6 +82,25 @@ async def test_take_goes_on_behind_what_retention_has_removed_and_records_it(
     assert table.losses == [(0, 3, 7, 1_700_000_000_000_000)]
     assert (job.stats.lost_offsets, job.stats.missing_seqs) == (4, 24)
     assert job.durable == {0: 12}
+
+
+async def test_take_goes_on_behind_a_hole_that_stays_and_records_it(
+    job: LiveJob, log: MemoryLog, table: MemoryTable, clock: Clock
+) -> None:
+    """The worker ended on it, was started again, and ended on it again, for ever."""
+    log.held[0] = 5
+    await take_all(job, log.messages(0, 0, 3))
+    await take_all(job, log.messages(0, 7, 9))
+    assert (job.torn(), table.losses) == ({0: 3}, []), "a moment is not enough to know"
+
+    clock.now_s += 6
+    await take_all(job, log.messages(0, 8, 9))
+    assert (job.torn(), table.losses) == ({0: 5}, [(0, 3, 5, 1_700_000_000_000_000)]), "others may be far ahead"
+
+    del log.held[0]
+    await take_all(job, log.messages(0, 5))
+    await job.flush(wanted=always)
+    assert (job.torn(), job.stats.lost_offsets, job.durable) == ({}, 2, {0: 12})
 
 
 async def test_take_skips_a_corrupt_block_and_goes_on(job: LiveJob, log: MemoryLog, table: MemoryTable) -> None:
@@ -117,7 +138,7 @@ async def test_a_revocation_while_state_is_loaded_drops_the_message(
             loop.call_soon_threadsafe(job.drop_all)
             return []
 
-        def recent_copies(self, partition: int) -> list[tuple[int, str, int, int, int]]:
+        def recent_copies(self, partition: int) -> list[tuple[int, str, int, int, int, int]]:
             raise AssertionError("asked for state of a partition that is gone")
 
     loop = asyncio.get_running_loop()

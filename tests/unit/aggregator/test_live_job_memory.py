@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from aggregator.core.live_shard import Kept
+from aggregator.core.live.shard import ShardBounds
 from stream.contract.block import DecisionBlock
 from tests.live_blocks import FIRST_MINUTE, Decision, block
 from tests.live_job import Clock, MemoryLog, always, job_on, take_all
@@ -13,7 +13,7 @@ from tests.unit.aggregator.live_job_fixtures import _short_pauses, clock, expect
 
 __all__ = ["_short_pauses", "clock", "table"]
 
-_NOTHING = Kept(names=0)
+_NOTHING = ShardBounds(names=0)
 
 
 def _block(place: int, *, copy_id: str = "gw-1", minutes: int = 1, callers: int = 3) -> DecisionBlock:
@@ -86,7 +86,7 @@ async def test_a_minute_is_not_forgotten_between_its_loading_and_its_use(clock: 
     await before.take(messages[0])
     await before.flush(wanted=always)
     before.close()
-    job = job_on(log, table, now_s=clock, kept=Kept(minutes=3))
+    job = job_on(log, table, now_s=clock, kept=ShardBounds(minutes=3))
     await job.take(messages[1])
 
     table.close("minutes", "copies")
@@ -116,7 +116,7 @@ async def test_names_stay_bounded_though_every_write_finds_a_message_taken_meanw
     """Callers come and go for months; a worker that never pauses must not keep the names of all of them."""
     log, table = MemoryLog(), GatedTable("write")
     log.append(0, *[_crowd(place) for place in range(200)])
-    job = job_on(log, table, now_s=clock, kept=Kept(minutes=2, names=60))
+    job = job_on(log, table, now_s=clock, kept=ShardBounds(minutes=2, names=60))
     running = asyncio.create_task(job.run(3600))
     messages, most = log.messages(0), 0
 
@@ -149,7 +149,7 @@ async def test_a_minute_of_more_names_than_the_bound_is_not_read_again_for_every
     """What is in use now is loaded again at once: dropping it would only make the worker slow."""
     log = MemoryLog()
     log.append(0, *[_crowd(place % 10) for place in range(30)])
-    job = job_on(log, table, now_s=clock, kept=Kept(names=5))
+    job = job_on(log, table, now_s=clock, kept=ShardBounds(names=5))
 
     for message in log.messages(0):
         await job.take(message)
@@ -165,7 +165,7 @@ async def test_minutes_that_were_only_read_stay_bounded_between_two_writes(clock
     log, table = MemoryLog(), MemoryTable()
     log.append(0, *[_crowd(place) for place in range(200)])
     log.append(0, *[block([Decision(minute=FIRST_MINUTE + n)], copy_id="late", first_seq=n) for n in range(20)])
-    job = job_on(log, table, now_s=clock, kept=Kept(minutes=2), full_rows=250)
+    job = job_on(log, table, now_s=clock, kept=ShardBounds(minutes=2), full_rows=250)
     running = asyncio.create_task(job.run(3600))
 
     await take_all(job, log.messages(0, 0, 200))

@@ -30,7 +30,10 @@ class _Tables:
     def rows(self, sql: str, parameters: Mapping[str, Any] | None = None) -> Sequence[tuple[Any, ...]]:
         return self._applied
 
-    def command(self, sql: str) -> None:
+    def arrow(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        raise NotImplementedError
+
+    def command(self, sql: str, parameters: Mapping[str, Any] | None = None) -> None:
         if sql == self._fails_at:
             raise StoreUnavailable("gone")
         self.statements.append(sql)

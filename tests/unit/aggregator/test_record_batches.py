@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aggregator.core import record_batches
-from aggregator.core.record_batches import block_batches, cut, decision_batches, months
+from aggregator.core.record import batches as record_batches
+from aggregator.core.record.batches import cut, decision_batches, months
+from aggregator.core.record.blocks import block_batches
 from enforcer.types import Reason, Source, outcome_code
 from tests.recordblocks import MIDNIGHT_US, SPENT, Made, at, make_block
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from aggregator.config import AggregatorConfig
-from aggregator.core.pending import Pending
+from aggregator.core.record.pending import Pending
 from aggregator.recorder import loop as recorder
 from aggregator.recorder.dead_letters import DeadLetterTopic
-from aggregator.recorder.log_reader import LogMessage, Place
+from aggregator.recorder.messages import LogMessage, MessagePlace
 from aggregator.recorder.writer import Writer
 from enforcer.identity import CopyIdentity
 from stream.contract.codec import encode_block
@@ -33,12 +33,14 @@ class _Flood:
     def __init__(self, topic: str, value: bytes) -> None:
         self._topic, self._value, self._offsets = topic, value, count()
         self.read_messages, self._paused = 0, False
+        self.log_ids: dict[str, str] = {}
+        self.went_back = False
 
     def read(self, most: int, _timeout_s: float) -> list[LogMessage]:
         if self._paused:
             return []
         self.read_messages += most
-        return [LogMessage(Place(self._topic, 0, next(self._offsets)), b"key", self._value) for _ in range(most)]
+        return [LogMessage(MessagePlace(self._topic, 0, next(self._offsets)), b"key", self._value) for _ in range(most)]
 
     def pause(self) -> None:
         self._paused = True
@@ -54,7 +56,7 @@ class _StuckWriter(Writer):
     """Takes a flush and never gets it stored."""
 
     def __init__(self) -> None:
-        super().__init__(_no_store, DeadLetterTopic("nowhere:1", _LOG), _LOG)
+        super().__init__(_no_store, DeadLetterTopic("nowhere:1", _LOG), _LOG, unix_us=lambda: MIDNIGHT_US)
         self.flushes: list[Pending] = []
 
     @property

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aggregator.core.record_batches import PlacedBlock
-from aggregator.core.repeats import SeenEnds, judge, slice_of, span_of
+from aggregator.core.record.batches import PlacedBlock
+from aggregator.core.record.repeats import SeenEnds, block_span_of, judge, slice_of
 from tests.recordblocks import MIDNIGHT_US, Made, at, make_block
 
 
@@ -20,7 +20,7 @@ def test_judge_takes_a_block_that_nothing_overlaps() -> None:
     """Also one that fills a gap."""
     before, after = make_block(THREE), make_block(THREE, first_seq=6)
     gap = at(make_block(THREE, first_seq=3), 9)
-    judged = judge(gap, [span_of(at(before, 1)), span_of(at(after, 2))])
+    judged = judge(gap, [block_span_of(at(before, 1)), block_span_of(at(after, 2))])
     assert judged.new[0] is gap
     assert () == judged.conflicting
 
@@ -28,14 +28,14 @@ def test_judge_takes_a_block_that_nothing_overlaps() -> None:
 def test_judge_finds_a_block_that_was_sent_twice() -> None:
     """A producer's retry is no second decision, and no conflict."""
     block = make_block(THREE)
-    judged = judge(at(block, 2), [span_of(at(block, 1))])
+    judged = judge(at(block, 2), [block_span_of(at(block, 1))])
     assert ((), ()) == (judged.new, judged.conflicting)
 
 
 def test_judge_sets_apart_what_contradicts_the_record() -> None:
     """The same identity with another time: one decision is recorded, the other is shown as a conflict."""
     other = at(make_block([Made(at_us=MIDNIGHT_US + 99), *THREE], first_seq=2), 2)
-    judged = judge(other, [span_of(at(make_block(THREE), 1))])
+    judged = judge(other, [block_span_of(at(make_block(THREE), 1))])
     assert [(2, 1)] == [(part.block.first_seq, part.block.count) for part in judged.conflicting]
     assert [(3, 3)] == [(part.block.first_seq, part.block.count) for part in judged.new]
     assert [MIDNIGHT_US + 99] == judged.conflicting[0].block.at_us.tolist()
@@ -44,7 +44,7 @@ def test_judge_sets_apart_what_contradicts_the_record() -> None:
 
 def test_judge_finds_what_is_new_on_both_sides() -> None:
     """A block may begin before and end after what is recorded."""
-    judged = judge(at(make_block([Made()] * 9), 5), [span_of(at(make_block(THREE, first_seq=3), 1))])
+    judged = judge(at(make_block([Made()] * 9), 5), [block_span_of(at(make_block(THREE, first_seq=3), 1))])
     assert [(0, 3), (6, 3)] == [(part.block.first_seq, part.block.count) for part in judged.new]
     assert [(3, 3)] == [(part.block.first_seq, part.block.count) for part in judged.conflicting]
 
@@ -52,7 +52,7 @@ def test_judge_finds_what_is_new_on_both_sides() -> None:
 def test_judge_is_the_same_on_a_replay() -> None:
     """A replay finds the later block recorded already, and must still prefer the earlier."""
     first, second = at(make_block(THREE), 1), at(make_block([Made(cost=8)] * 3), 2)
-    recorded = [span_of(first), span_of(second)]
+    recorded = [block_span_of(first), block_span_of(second)]
     earlier, later = judge(first, recorded), judge(second, recorded)
     assert ([[1, 2, 3]], []) == (_costs(earlier.new), _costs(earlier.conflicting)), "the first stays the record"
     assert ([], [[8, 8, 8]]) == (_costs(later.new), _costs(later.conflicting))

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from aggregator.core import fact_batches
-from aggregator.core.record_batches import block_batches, decision_batches
+from aggregator.core.record import facts as fact_batches
+from aggregator.core.record import letters
+from aggregator.core.record.batches import Gathered, decision_batches
+from aggregator.core.record.blocks import block_batches
+from aggregator.core.record.journal import Stretch, journal_batch
+from aggregator.core.record.terms import TermsWritten, terms_shown
 from aggregator.sql import (
     SqlFileError,
+    composed,
     in_order,
     load_queries,
     migrations,
@@ -23,6 +30,18 @@ from enforcer.types import Reason, Source
 from stream.contract.block import DecisionBlock, OtherCharge
 from tests.recordblocks import MIDNIGHT_US, Made, at, make_block
 
+ROOT = Path(__file__).resolve().parents[3]
+#: What the pages of operators and of policies ask once they are there: the second stage writes its table for them.
+_FOR_PAGES_TO_COME = {
+    "signals_caller",
+    "signals_copies",
+    "signals_fleet",
+    "signals_hot_keys",
+    "signals_movers",
+    "signals_retry_storms",
+    "signals_windows",
+    "would_be_refusals",
+}
 #: The identity of a row: a replay must meet itself, so all of it stands in the sort key.
 IDENTITIES = {
     "decisions": {"copy_id", "epoch", "seq"},
@@ -33,6 +52,9 @@ IDENTITIES = {
     "cost_changes": {"caller", "scope", "copy_id", "epoch", "requests"},
     "control": {"kind", "copy_id", "epoch", "at", "body"},
     "dead_letters": {"topic", "log_partition", "log_offset"},
+    "terms": {"caller", "limit", "policy_version", "plan", "rate_per_s", "burst", "per"},
+    "redriven": {"topic", "log_partition", "log_offset", "log_id"},
+    "recorded": {"topic", "log_partition", "log_id", "first_offset", "next_offset"},
 }
 
 
@@ -49,12 +71,13 @@ def _columns(table: str) -> list[str]:
     statement = _tables()[table]
     body = statement[statement.index("(") : statement.index(") ENGINE")]
     added = [
-        match.group(1)
+        name
         for step in migrations()
         for statement in step.statements
-        if (match := re.match(rf"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS\s+(\w+) ", statement))
+        if re.match(rf"ALTER TABLE {table}\s", statement)
+        for name in re.findall(r"ADD COLUMN IF NOT EXISTS\s+(\w+) ", statement)
     ]
-    return [*re.findall(r"^    (\w+) ", body, re.MULTILINE), *added]
+    return [*(name for name in re.findall(r"^    (\w+) ", body, re.MULTILINE) if name != "INDEX"), *added]
 
 
 def test_migrations_run_from_one_without_a_gap() -> None:
@@ -68,7 +91,8 @@ def test_migrations_may_be_repeated() -> None:
     """A migration that was cut off half way is run again from its first statement."""
     for step in migrations():
         for statement in step.statements:
-            assert re.search(r"IF NOT EXISTS|IF EXISTS|^ALTER TABLE \w+ MODIFY SETTING ", statement), statement
+            allowed = r"IF NOT EXISTS|IF EXISTS|^ALTER TABLE \w+ MODIFY (SETTING|COLUMN) |^INSERT INTO recorded "
+            assert re.search(allowed, statement), statement
 
 
 @pytest.mark.parametrize("table", sorted(IDENTITIES))
@@ -113,7 +137,9 @@ def test_enumerations_in_sql_are_those_of_the_enforcer(
         ("settlements", lambda: _names(fact_batches._SETTLEMENTS)),
         ("cost_changes", lambda: _names(fact_batches._COST_CHANGES)),
         ("control", lambda: _names(fact_batches._CONTROL)),
-        ("dead_letters", lambda: _names(fact_batches._DEAD_LETTERS)),
+        ("dead_letters", lambda: _names(letters._DEAD_LETTERS)),
+        ("terms", lambda: TermsWritten().unwritten(terms_shown(_one_block()))[0].rows.column_names),
+        ("recorded", lambda: journal_batch([Stretch("", "t", 0, 0, 1)], [])[0].rows.column_names),
     ],
 )
 def test_batches_fill_every_column_of_their_table(table: str, columns: object) -> None:
@@ -126,6 +152,10 @@ def _charged_block() -> DecisionBlock:
     block = make_block([Made()])
     block.bases.also.append(OtherCharge(0, "(everyone)", "site", MIDNIGHT_US))
     return block
+
+
+def _one_block() -> Gathered:
+    return Gathered([at(make_block([Made()]), 0)])
 
 
 def _names(schema: pa.Schema) -> list[str]:
@@ -193,4 +223,46 @@ def test_record_queries_bind_every_value_and_read_replacing_tables_rightly() -> 
     """Without FINAL a replayed row counts twice."""
     for query in load_queries("aggregator.sql", "record.sql").values():
         assert "'" not in query.sql, "a literal in the text is a value that was not bound"
-        assert re.search(r"FINAL|DISTINCT|max\(", query.sql), query.name
+        assert re.search(r"FINAL|DISTINCT|max\(|min\(", query.sql), query.name
+
+
+def _asked(package: Path) -> tuple[set[str], set[str]]:
+    """The names of a package's queries, and those that somebody asks.
+
+    A query is asked where code beside that which loads its file names it, or where another of its file stands on it.
+    """
+    names, asked = set[str](), set[str]()
+    said = {path: _literals(path) for path in package.rglob("*.py")}
+    for file in (package / "sql").glob("*.sql"):
+        text = file.read_text("utf-8")
+        own = set(re.findall(r"^-- name: (\w+)", text, re.MULTILINE))
+        folders = {path.parent for path, words in said.items() if file.name in words}
+        named = {word for path, words in said.items() if path.parent in folders for word in words}
+        names |= own
+        asked |= own & (named | set(re.findall(r"\((\w+)\)", text)))
+    return names, asked
+
+
+def _literals(path: Path) -> set[str]:
+    tree = ast.walk(ast.parse(path.read_text("utf-8")))
+    return {node.value for node in tree if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+@pytest.mark.parametrize(("package", "to_come"), [("aggregator", _FOR_PAGES_TO_COME), ("dashboard", set())])
+def test_every_query_is_asked_by_somebody(package: str, to_come: set[str]) -> None:
+    """What only tests ask is right for nobody, and is corrected for ever."""
+    names, asked = _asked(ROOT / package)
+    assert names - asked == to_come
+
+
+def test_composed_query_holds_the_queries_that_it_stands_on() -> None:
+    """What a grant's account is stands in one place; every question about grants is asked of that."""
+    whole = composed("audit_grants.sql", "ledger")
+    assert whole.count("FROM decisions FINAL") == 2
+    assert not re.search(r"\((accounts|named)\)", whole)
+    assert (
+        composed("audit_grants.sql", "decided_until")
+        == load_queries("aggregator.sql", "audit_grants.sql")["decided_until"].sql
+    )
+    with pytest.raises(SqlFileError, match="there is no query 'x'"):
+        composed("audit_grants.sql", "x")

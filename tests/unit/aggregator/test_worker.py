@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aggregator.config import AggregatorConfig
-from aggregator.worker import process as worker
+from aggregator.worker import process, running
 from tests.live_job import MemoryLog, job_on
 from tests.live_table import MemoryTable
 
@@ -49,15 +49,15 @@ async def test_worker_ends_within_one_limit_whatever_hangs(
         codes.append(code)
         raise _LeftError
 
-    monkeypatch.setattr(worker, "_leave", leave)
-    monkeypatch.setattr(worker, "_STOP_S", stop_s)
-    monkeypatch.setattr(worker, "_APP_STOP_S", 0.0)
+    monkeypatch.setattr(running, "_leave", leave)
+    monkeypatch.setattr(running, "_STOP_S", stop_s)
+    monkeypatch.setattr(running, "_APP_STOP_S", 0.0)
     app: Any = _App(hangs)
     job = job_on(MemoryLog(), MemoryTable(), now_s=asyncio.get_running_loop().time)
     config = AggregatorConfig.from_env({"TALLYGATE_STATE_DIR": str(tmp_path)})
     writing = asyncio.create_task(job.run(3600))
 
-    ended = worker._Worker(config)._end(app, job, writing)
+    ended = process._Worker(config)._end(app, job, writing)
     if hangs == "nothing":
         await ended
     else:
@@ -70,7 +70,7 @@ async def test_worker_ends_within_one_limit_whatever_hangs(
 
 def test_worker_ends_before_its_supervisor_kills_it() -> None:
     """Supervisors often give fifteen seconds, and the process needs some for itself."""
-    assert worker._STOP_S <= 13
+    assert running._STOP_S <= 13
 
 
 async def test_a_worker_that_waits_for_its_broker_ends_when_it_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,9 +86,9 @@ async def test_a_worker_that_waits_for_its_broker_ends_when_it_is_asked_to(monke
         said.append((code, why))
         raise _LeftError
 
-    monkeypatch.setattr(worker, "_leave", leave)
+    monkeypatch.setattr(running, "_leave", leave)
     app: Any = Waiting()
-    one = worker._Worker(AggregatorConfig.from_env({}))
+    one = process._Worker(AggregatorConfig.from_env({}))
     one._on_signal()
     with pytest.raises(_LeftError):
         await one._start(app)

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from zoneinfo import ZoneInfo
 
-from dashboard.rows import Busiest, CallerRecord, CallerStep, CopyMark, Counts, Decision, LimitTerms, PlanTerms
+from dashboard.rows import (
+    Busiest,
+    CallerRecord,
+    CallerStep,
+    CopyMark,
+    Counts,
+    Decision,
+    LimitTerms,
+    Losses,
+    PlanTerms,
+    Settled,
+)
 from dashboard.spans import SPANS, cut
 from dashboard.views import Frame
 from enforcer.types import Reason, Source
@@ -74,5 +85,6 @@ def record(
         decided=len(refusals or []) if decided is None else decided,
         refusals=refusals or [],
         marks=marks if marks is not None else [CopyMark("gw-1", 1, NOW_US, False)],
-        lost=0,
+        losses=Losses(),
+        settled=Settled(),
     )

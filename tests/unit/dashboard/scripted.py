@@ -98,8 +98,8 @@ def two_queries(record: Record) -> str:
     assert isinstance(record, ScriptedRecord)
     try:
         with record.of_fleet() as ask:
-            ask("fleet_marks", since_s=0)
-            ask("fleet_stopped", since_s=0)
+            ask("fleet_complete", from_s=0, to_s=0, since_s=0)
+            ask("fleet_stand", from_s=0, to_s=0, topic="")
         return "figures"
     finally:
         record.ended.release()

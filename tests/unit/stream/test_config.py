@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from enforcer.errors import ConfigError
@@ -34,6 +36,28 @@ def test_settings_are_read_and_empty_ones_are_not_set() -> None:
         config.flush_s,
         config.heartbeat_s,
     )
+
+
+@pytest.mark.parametrize(
+    ("environ", "folder"),
+    [
+        ({"HOME": "/home/ann"}, "/home/ann/.local/state/tallygate/spool"),
+        ({"HOME": "/home/ann", "XDG_STATE_HOME": "/state"}, "/state/tallygate/spool"),
+        ({"HOME": "/home/ann", "XDG_STATE_HOME": "relative"}, "/home/ann/.local/state/tallygate/spool"),
+        ({}, None),
+        ({"HOME": "/home/ann", "TALLYGATE_SPOOL_DIR": ""}, None),
+        ({"HOME": "/home/ann", "TALLYGATE_SPOOL_DIR": "/var/spool/tallygate"}, "/var/spool/tallygate"),
+    ],
+)
+def test_spool_is_where_a_users_programs_keep_their_state(environ: dict[str, str], folder: str | None) -> None:
+    """A library must not write where nobody looks; and whoever wants no file at all says so by an empty setting."""
+    assert (None if folder is None else Path(folder)) == StreamConfig.from_env(environ).spool_dir
+
+
+def test_spool_folder_that_no_system_can_have_is_a_clear_error() -> None:
+    """Said at the start, with the setting's name."""
+    with pytest.raises(ConfigError, match=r"TALLYGATE_SPOOL_DIR is 'a\\x00b'; allowed: the path of a folder"):
+        StreamConfig.from_env({"TALLYGATE_SPOOL_DIR": "a\0b"})
 
 
 @pytest.mark.parametrize(

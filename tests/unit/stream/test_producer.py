@@ -19,10 +19,10 @@ from tests.verdicts import IDENTITY, grant, settlement, verdict, verdicts
 class Rig:
     """A sink on fake clients, all of which behave alike."""
 
-    def __init__(self, **behaviour: Any) -> None:
+    def __init__(self, config: StreamConfig | None = None, **behaviour: Any) -> None:
         self.behaviour = behaviour
         self.producers: list[FakeProducer] = []
-        self.sink = KafkaSink(StreamConfig(flush_s=0.05), IDENTITY, make_producer=self._make)
+        self.sink = KafkaSink(config or StreamConfig(flush_s=0.05), IDENTITY, make_producer=self._make)
 
     def _make(self, settings: dict[str, Any]) -> FakeProducer:
         self.producers.append(FakeProducer(settings, **self.behaviour))

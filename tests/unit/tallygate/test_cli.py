@@ -40,7 +40,8 @@ def test_help_loads_neither_engines_nor_clients() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert all(
-        word in done.stdout for word in ("up", "demo", "recorder", "worker", "dashboard", "migrate", "link", "policy")
+        word in done.stdout
+        for word in ("up", "demo", "recorder", "worker", "settler", "dashboard", "migrate", "link", "policy")
     )
 
 
@@ -65,12 +66,12 @@ def test_wrong_words_are_refused_with_what_is_allowed(
 
 
 def test_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str]) -> None:
-    """The first question of every bug report."""
+    """The first question of every bug report; a script reads the first line."""
     with pytest.raises(SystemExit) as ended:
         cli.main(["--version"])
     assert ended.value.code == 0
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
-    assert capsys.readouterr().out == f"tallygate {project['version']}\n"
+    assert capsys.readouterr().out.splitlines()[0] == f"tallygate {project['version']}"
 
 
 def test_known_faults_are_one_line_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
@@ -271,3 +272,22 @@ def test_commands_are_printed_as_they_can_be_typed(tmp_path: Path, monkeypatch: 
     assert command_words(str(program), executable=str(python), folder=Path("/")) == str(program.relative_to("/"))
     monkeypatch.setenv("PATH", str(programs))
     assert command_words(str(program), executable=str(python), folder=tmp_path) == "tallygate"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["audit", "gaps"],
+        ["dead-letters", "list"],
+        ["retention", "show"],
+        ["replay", "--from", "raw", "--into", "tallygate_shadow"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_main_never_takes_a_wrong_setting_for_an_answer(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A nightly job takes exit code 1 for "the record does not agree", and wakes somebody."""
+    monkeypatch.setenv("TALLYGATE_CLICKHOUSE", "nonsense")
+    assert 2 == cli.main(words)
+    assert "TALLYGATE_CLICKHOUSE" in capsys.readouterr().err

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from dashboard.store import row_filter
+from tallygate.engines.front import fence
 from tallygate.engines.front.fence import reaches_outside, refuses_setting, row_filters_reach_outside
+from tallygate.engines.front.sql import Word, words_of
 
 
 @pytest.mark.parametrize(
@@ -71,6 +75,35 @@ def test_a_bound_identifier_is_a_name_too() -> None:
     text = b"SELECT {s:String} FROM {t : Identifier}"
     assert reaches_outside(text, bound={"t": "/etc/hostname", "s": "a"}) is not None
     assert reaches_outside(text, bound={"t": "events", "s": "/etc/hostname"}) is None
+
+
+def test_no_value_pushes_out_the_texts_that_pages_ask_again_and_what_is_remembered_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There are as many as there are callers and tables: kept, they would take memory, and the texts' places."""
+    read: list[bytes] = []
+
+    def counted(text: bytes) -> Iterator[Word]:
+        read.append(text)
+        return words_of(text)
+
+    monkeypatch.setattr(fence, "words_of", counted)
+    fence._judged.cache_clear()
+    page, tables = b"SELECT count() FROM decisions", b"SELECT count() FROM {t:Identifier}"
+    for number in range(2_000):
+        assert reaches_outside(page) is None
+        assert reaches_outside(tables, bound={"t": f"t{number}", "s": "x" * 100_000}) is None
+        assert row_filters_reach_outside(row_filter(f"caller-{number}")) is None
+    assert (1, 1) == (read.count(page), read.count(tables))
+    assert (2, 256) == (fence._judged.cache_info().currsize, fence._filtered.cache_info().currsize)
+    assert reaches_outside(tables, bound={"T": "/etc/hostname"}) is not None, "and still each value is looked at"
+    for number in range(2_000):
+        assert reaches_outside(b"SELECT %d" % number) is None
+    assert fence._judged.cache_info().currsize <= 1_024
+    long = b"SELECT " + b"1 + " * 10_000 + b"1"
+    assert reaches_outside(long) is None
+    assert reaches_outside(long) is None
+    assert read.count(long) == 2, "a long text is read again rather than kept"
 
 
 def test_a_function_that_only_the_engine_knows_is_refused() -> None:

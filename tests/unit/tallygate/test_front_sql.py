@@ -64,6 +64,7 @@ def test_split_insert_never_looks_into_the_rows(rows: bytes) -> None:
 @pytest.mark.parametrize(
     ("text", "name"),
     [
+        (b"SELECT 1 SETTINGS max_block_size = 1000, a = 'x'\nFORMAT Arrow", "Arrow"),
         (b"SELECT 1", None),
         (b"SELECT 1 FORMAT JSON", "JSON"),
         (b"SELECT 1\n FORMAT Native;", "Native"),

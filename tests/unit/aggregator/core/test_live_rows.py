@@ -3,11 +3,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from aggregator.core import live_rows
-from aggregator.core.live_load import Moved, open_shard, put_copies, put_minutes
-from aggregator.core.live_rows import cut, group_cuts, rows_table
-from aggregator.core.live_shard import CopyMark, Shard
-from aggregator.core.live_totals import fold, missing
+from aggregator.core.live import rows as live_rows
+from aggregator.core.live.arrow import rows_table
+from aggregator.core.live.load import Moved, open_shard, put_copies, put_minutes
+from aggregator.core.live.rows import cut, group_cuts
+from aggregator.core.live.shard import CopyMark, Shard
+from aggregator.core.live.totals import fold, missing
 from stream.contract.block import DecisionBlock
 from tests.live_blocks import FIRST_MINUTE, LARGE, Decision, block
 from tests.live_table import MemoryTable
@@ -141,8 +142,8 @@ def test_open_shard_starts_versions_above_a_log_that_was_deleted() -> None:
 def test_put_minutes_refuses_rows_beyond_the_shard(kind: str) -> None:
     """A row of a later position already holds decisions that this shard will add: they would count twice."""
     shard = Shard(0, "log", 0, 5)
-    usage = [(6, FIRST_MINUTE, "acme", "s", [0] * 10)] if kind == "usage" else []
-    fleet = [(6, FIRST_MINUTE, "s", 1, 0, [0] * 10)] if kind == "fleet" else []
+    usage = [(6, FIRST_MINUTE, "acme", "s", [0] * 11, [0, 0])] if kind == "usage" else []
+    fleet = [(6, FIRST_MINUTE, "s", 1, 0, [0] * 11)] if kind == "fleet" else []
     callers = [(6, FIRST_MINUTE, "acme", "standard", 1.0, 1, 1, ["gw-1"])] if kind == "caller" else []
 
     with pytest.raises(Moved, match="the table is at version 6, this shard at 5"):
@@ -156,7 +157,7 @@ def test_put_copies_refuses_rows_beyond_the_shard() -> None:
     shard = Shard(0, "log", 0, 5)
 
     with pytest.raises(Moved, match="the table is at version 6, this shard at 5"):
-        put_copies(shard, [], [(6, "gw-1", 1, 4, 0)])
+        put_copies(shard, [], [(6, "gw-1", 1, 4, 0, 0)])
 
     assert shard.copies == {}
 
@@ -166,6 +167,6 @@ def test_put_copies_keeps_what_the_shard_knows_better() -> None:
     shard = Shard(0, "log", 0, 5)
     shard.copies["gw-1", 1] = CopyMark(next_seq=40)
 
-    put_copies(shard, [("gw-1", 1), ("gw-2", 1)], [(3, "gw-1", 1, 20, 0)])
+    put_copies(shard, [("gw-1", 1), ("gw-2", 1)], [(3, "gw-1", 1, 20, 0, 0)])
 
     assert (shard.copies["gw-1", 1].next_seq, shard.copies["gw-2", 1].next_seq) == (40, 0)

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aggregator.core.live_load import open_shard, put_copies, put_minutes
-from aggregator.core.live_rows import cut, rows_table
-from aggregator.core.live_shard import Kept, Shard, evict, is_outgrown
-from aggregator.core.live_totals import Folded, NotLoaded, fold, missing
+from aggregator.core.live.arrow import rows_table
+from aggregator.core.live.load import open_shard, put_copies, put_minutes
+from aggregator.core.live.rows import cut
+from aggregator.core.live.shard import Shard, ShardBounds, evict, is_outgrown
+from aggregator.core.live.totals import Folded, NotLoaded, fold, missing
 from enforcer.types import Reason, Source, outcome_code
 from stream.contract.block import BlockPlan, DecisionBlock
 from tests.live_blocks import FIRST_MINUTE, LARGE, STANDARD, Decision, SlowTotals, block
@@ -249,10 +250,10 @@ def test_evict_keeps_what_has_not_been_written(shard: Shard) -> None:
     for place in range(6):
         _add(shard, block([Decision(minute=FIRST_MINUTE + place)], first_seq=place))
 
-    evict(shard, Kept(minutes=3, rows=10**6, copies=0))
+    evict(shard, ShardBounds(minutes=3, rows=10**6, copies=0))
     dirty = (sorted(shard.minutes), len(shard.copies))
     cut(shard)
-    evict(shard, Kept(minutes=3, rows=10**6, copies=0))
+    evict(shard, ShardBounds(minutes=3, rows=10**6, copies=0))
 
     assert dirty == ([FIRST_MINUTE + place for place in range(6)], 1)
     assert (sorted(shard.minutes), len(shard.copies)) == ([FIRST_MINUTE + place for place in (3, 4, 5)], 0)
@@ -264,7 +265,7 @@ def test_evict_frees_memory_by_rows_but_keeps_two_minutes(shard: Shard) -> None:
         _add(shard, block([Decision(minute=FIRST_MINUTE + place)], first_seq=place))
     cut(shard)
 
-    evict(shard, Kept(minutes=10, rows=0, copies=10))
+    evict(shard, ShardBounds(minutes=10, rows=0, copies=10))
 
     assert sorted(shard.minutes) == [FIRST_MINUTE + 2, FIRST_MINUTE + 3]
 
@@ -276,7 +277,11 @@ def test_is_outgrown_only_when_most_of_its_names_are_of_no_use(shard: Shard) -> 
         _add(shard, block(callers, first_seq=10 * place))
     cut(shard)
 
-    before = is_outgrown(shard, Kept(names=5))
-    evict(shard, Kept(minutes=2))
+    before = is_outgrown(shard, ShardBounds(names=5))
+    evict(shard, ShardBounds(minutes=2))
 
-    assert (before, is_outgrown(shard, Kept(names=5)), is_outgrown(shard, Kept(names=1000))) == (False, True, False)
+    assert (before, is_outgrown(shard, ShardBounds(names=5)), is_outgrown(shard, ShardBounds(names=1000))) == (
+        False,
+        True,
+        False,
+    )

@@ -14,7 +14,7 @@ from enforcer.errors import InvalidField, OwnerUnavailable
 from enforcer.http.asgi import RateLimitMiddleware, Receive, Scope, Send
 from enforcer.metrics.measured import MeasuredOwner, MeasuredSink
 from enforcer.metrics.metrics import CopyMetrics, NullMetrics
-from enforcer.metrics.watching import watch_cap, watch_limiter, watch_losses
+from enforcer.metrics.watching import watch_cap, watch_limiter, watch_losses, watch_spool
 from enforcer.testing import RecordingSink
 from tests.unit.enforcer.harness import Fleet
 from tests.unit.enforcer.metrics.measured_copy import MeasuredCopy
@@ -80,6 +80,7 @@ def test_what_is_held_is_read_when_somebody_looks() -> None:
     cap = Cap(rooms_of(1))
     watch_cap(copy.metrics, cap)
     watch_losses(copy.metrics, lambda: {"decisions": 3, "facts": 1})
+    watch_spool(copy.metrics, lambda: (4_096, 120, 7.5))
     copy.limiter.check("acme")
     slot = cap.take()
     assert slot is not None
@@ -90,6 +91,11 @@ def test_what_is_held_is_read_when_somebody_looks() -> None:
     assert ({(): 1}, {(): 1}) == (values["tallygate_cap_in_flight"], values["tallygate_cap_bound"])
     assert {("low",): 1, ("normal",): 0, ("high",): 0} == values["tallygate_cap_refused_total"]
     assert {("decisions",): 3, ("facts",): 1} == values["tallygate_sink_lost_total"]
+    assert [{(): 4_096}, {(): 120}, {(): 7.5}] == [
+        values["tallygate_spool_bytes"],
+        values["tallygate_spool_decisions"],
+        values["tallygate_spool_oldest_seconds"],
+    ]
 
 
 def test_a_metric_that_cannot_be_read_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:

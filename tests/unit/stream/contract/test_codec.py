@@ -201,7 +201,7 @@ def test_any_flipped_bit_is_found() -> None:
     ("field", "new", "said"),
     [
         ("magic", b"XXXX", "magic is b'XXXX'"),
-        ("version", b"\x03\0", "version is 3"),
+        ("version", b"\x04\0", "version is 4; allowed: 1, 2, 3"),
         ("decisions", b"\xff\xff\xff\xff", "decisions is 4294967295"),
         ("decisions", b"\x2f\0\0\0", "needs|holds|stand after|name"),
         ("bases", b"\xff\xff\xff\x7f", "bases is 2147483647"),
@@ -216,6 +216,14 @@ def test_any_flipped_bit_is_found() -> None:
         ("first_at_us", b"\xff" * 8, "first_at_us is -1"),
         ("first_at_us", b"\xff" * 6 + b"\x1f\0", "at_us reaches"),
         ("sealed_at_us", b"\0" * 7 + b"\x7f", "sealed_at_us is"),
+        ("owner_offset_us", b"\0" * 7 + b"\x7f", "owner_offset_us is"),
+        (
+            "admitted_total",
+            b"\x21" + b"\0" * 7,
+            "admitted_total is 33 and refused_total 6; allowed: at least .* 34 and 6",
+        ),
+        ("refused_total", b"\x05" + b"\0" * 7, "refused_total 5; allowed: at least .* 34 and 6"),
+        ("admitted_total", b"\x23" + b"\0" * 7, "allowed: together up to 40"),
     ],
 )
 def test_header_that_cannot_be_true_is_named(field: str, new: bytes, said: str) -> None:

@@ -10,12 +10,14 @@ import pytest
 from enforcer.sink import GrantIssued
 from enforcer.types import Grant
 from stream.contract.codec import CorruptBlock, UnencodableBlock
-from stream.contract.control import CopyStarted, DecisionsLost, decode_control, encode_control
+from stream.contract.control import Anchor, CopyFound, CopyStarted, DecisionsLost, decode_control, encode_control
 from stream.contract.facts import decode_facts, encode_facts
 from stream.contract.partition import grants_partition
 from tests.verdicts import IDENTITY, grant, settlement
 
 FACTS = encode_facts(IDENTITY, [grant()], [settlement()])
+ANCHOR = Anchor(copy_id="gw-017", epoch=IDENTITY.epoch, at_us=5, next_seq=3, head="00ff" * 8, blocks=1)
+FOUND = CopyFound(copy_id="gw-017", epoch=IDENTITY.epoch, at_us=5, by=7, next_seq=None)
 LOSS = DecisionsLost(copy_id="gw-017", epoch=IDENTITY.epoch, at_us=5, first_seq=100, count=30, cause="x")
 
 
@@ -102,6 +104,11 @@ def test_field_of_a_later_version_is_ignored() -> None:
         (encode_control(LOSS).replace(b'"count":30', b'"count":"30"'), "count"),
         (encode_control(LOSS).replace(b"gw-017", b"gw 017"), "copy_id"),
         (encode_control(LOSS).replace(str(IDENTITY.epoch).encode(), str(2**64).encode()), "epoch"),
+        (encode_control(ANCHOR).replace(b"00ff", b"00FF"), "head"),
+        (encode_control(ANCHOR).replace(b"00ff", b""), "head"),
+        (encode_control(ANCHOR).replace(b'"blocks":1', b'"blocks":0'), "blocks"),
+        (encode_control(FOUND).replace(b'"by":7', b'"by":' + str(2**64).encode()), "by is 18446744073709551616"),
+        (encode_control(FOUND).replace(b"null", b"-1"), "next_seq"),
         (encode_control(LOSS)[:-1], "truncated"),
         (b"[" * 100_000, "cannot be read"),
     ],

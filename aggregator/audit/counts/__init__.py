@@ -1,0 +1,1 @@
+"""Counts that must agree: the record, what copies counted themselves, and what was settled of grants."""

@@ -1,0 +1,1 @@
+"""How long the record is kept, and since when it is whole."""

@@ -1,0 +1,1 @@
+"""The settler: totals of closed minutes, recounted from the exact record whenever it has changed."""

@@ -1,0 +1,1 @@
+"""Unit tests of what is asked of the record."""

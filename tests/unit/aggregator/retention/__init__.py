@@ -1,0 +1,1 @@
+"""Tests of how long the record is kept."""
