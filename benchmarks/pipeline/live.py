@@ -18,7 +18,7 @@ from benchmarks.report import Result
 from dashboard.links import sign_in_link
 from tallygate.up import LocalStack
 
-#: Consumers join their groups in the first seconds; freshness is judged after them.
+#: The stack and the copies start together: freshness is judged from so long after every copy was first seen in both.
 _WARM_UP_S = 6.0
 _SAMPLE_S = 0.25
 #: A page is read at every fourth sample: once a second, as one that follows live totals is.
@@ -45,6 +45,8 @@ class _Watch:
         self.page_s: list[float] = []
         #: Pages that said that the record answers too slowly: they wait for it a second or two, not longer.
         self.refused = 0
+        #: From the start of the copies' process until each of them was in the live totals and on record.
+        self.first_seen_s: float | None = None
         self._stack = stack
         self._load = load
         self._stop = threading.Event()
@@ -64,12 +66,7 @@ class _Watch:
             samples = 0
             while not self._stop.wait(_SAMPLE_S):
                 samples += 1
-                warm = time.monotonic() - started_s > _WARM_UP_S
-                # Each age is that of an answer as it comes: the one question's time is not in the other's.
-                for asked, ages in ((database.live_sealed_us, self.live_s), (database.record_sealed_us, self.record_s)):
-                    sealed_us = asked(self._load.copies)
-                    if warm and sealed_us is not None:
-                        ages.append((time.time_ns() // 1000 - sealed_us) / 1e6)
+                self._sample(database, time.monotonic() - started_s)
                 if samples % _PAGE_EVERY:
                     continue
                 before_s = time.perf_counter()
@@ -80,6 +77,22 @@ class _Watch:
                     answer.raise_for_status()
         database.close()
 
+    def _sample(self, database: Database, since_start_s: float) -> None:
+        # Each age is that of an answer as it comes: the one question's time is not in the other's.
+        live_s = _age_s(database.live_sealed_us(self._load.copies))
+        record_s = _age_s(database.record_sealed_us(self._load.copies))
+        if live_s is None or record_s is None:
+            return
+        if self.first_seen_s is None:
+            self.first_seen_s = since_start_s
+        if since_start_s - self.first_seen_s > _WARM_UP_S:
+            self.live_s.append(live_s)
+            self.record_s.append(record_s)
+
+
+def _age_s(sealed_us: int | None) -> float | None:
+    return None if sealed_us is None else (time.time_ns() // 1000 - sealed_us) / 1e6
+
 
 def measure(stack: LocalStack, load: Load) -> tuple[list[Result], list[str]]:
     """Run the load; returns the figures, and what did not add up."""
@@ -87,6 +100,8 @@ def measure(stack: LocalStack, load: Load) -> tuple[list[Result], list[str]]:
     watch = _Watch(stack, load)
     truth = _decide(stack, load)
     watch.stop()
+    if not watch.live_s:
+        raise SystemExit(f"--seconds {load.seconds:g}: too few; freshness is judged {_WARM_UP_S:g} s after all is seen")
     cpu_after = {name: cpu_s(pid) for name, pid in stack.processes.items()}
     database = Database(stack.environ["TALLYGATE_CLICKHOUSE"])
     decisions = int(truth["decisions"])
@@ -103,8 +118,10 @@ def measure(stack: LocalStack, load: Load) -> tuple[list[Result], list[str]]:
         Result("live_seconds", truth["seconds"], "s"),
         Result("live_lost", max(raw.lost, live.lost), "decisions", "<= 0"),
         Result("live_doubled", max(raw.doubled, live.doubled), "decisions", "<= 0"),
+        Result("first_seen_s", watch.first_seen_s or 0.0, "s after the copies' start"),
         Result("freshness_p50_s", float(np.percentile(watch.live_s, 50)), "s"),
         Result("freshness_p99_s", float(np.percentile(watch.live_s, 99)), "s", "<= 3", "<= 1.5"),
+        Result("freshness_max_s", max(watch.live_s), "s"),
         Result("record_freshness_p99_s", float(np.percentile(watch.record_s, 99)), "s", "<= 3", "<= 1.5"),
         Result("caught_up_s", caught_up_s, "s after the last decision"),
         Result("page_p95_ms", float(np.percentile(watch.page_s, 95)) * 1000, "ms", None, "<= 300"),
