@@ -82,11 +82,16 @@ def remove(store: Store, caller: str, erasure: Erasure, progress: Progress) -> t
         StoreRefused: it cannot delete; says why.
     """
     found = left(store, caller, past(store, erasure.erased_before_us))
-    if not found:
+    if found:
+        is_gone = take_out(store, caller, erasure, under=_under(erasure), listed=lambda _: None, progress=progress)
+    else:
         forget(store, erasure)
-        return {}, True
-    is_gone = take_out(store, caller, erasure, under=_under(erasure), listed=lambda _: None, progress=progress)
-    return found, is_gone
+        is_gone = True
+    # Word that came between the last look and now went with the old one; whoever left it had written before.
+    if is_gone and not left(store, caller, past(store, erasure.erased_before_us)):
+        return found, True
+    note(store, [(erasure, caller)])
+    return found, False
 
 
 def _under(erasure: Erasure) -> int:

@@ -10,8 +10,8 @@ import pytest
 
 from aggregator.config import parse_dsn
 from aggregator.core.record.erased import Erasure, who_hash
-from aggregator.erasure import erasing, places, removing
-from aggregator.erasure.again import note
+from aggregator.erasure import again, erasing, places, removing
+from aggregator.erasure.again import forget, note
 from aggregator.erasure.known import Stated, stated
 from aggregator.settler.process import passes
 from aggregator.store import StoreRefused
@@ -107,6 +107,36 @@ def test_what_a_killed_settler_wrote_back_is_found_by_the_next_one(scene: Settli
     scene.settle("2026-06-02T11:10", scene.settler(made=passes()))
     assert {} == places.counted(scene.store, NAME)
     assert before == others(scene)
+
+
+@pytest.mark.parametrize("step", ["forget", "take_out"])
+def test_word_that_is_left_while_earlier_word_is_taken_back_is_heeded(
+    scene: SettlingScene, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both stand under one number, so the later goes with the earlier; facts are in no total that would show them."""
+    settler = scene.settle(LATER, scene.settler(made=passes()))
+    erased = erase(scene)
+    assert erased is not None
+    if step == "take_out":
+        scene.flush(*scene.decisions(1, AT, caller=NAME), stored_at=f"{AT}:02", journal=False)
+    note(scene.store, [(erased.erasure, NAME)])
+    done = getattr(again, step)
+
+    def a_recorder_writes_just_then(*args: Any, **named: Any) -> Any:
+        monkeypatch.setattr(again, step, done)
+        said = done(*args, **named)
+        scene.flush(*scene.decisions(2, AT, caller=NAME), stored_at=f"{AT}:03", journal=False)
+        # As if its word had come a moment earlier.
+        note(scene.store, [(erased.erasure, NAME)])
+        forget(scene.store, erased.erasure)
+        return said
+
+    monkeypatch.setattr(again, step, a_recorder_writes_just_then)
+    scene.settle("2026-06-02T11:00:10", settler)
+    assert done is getattr(again, step)
+    scene.settle("2026-06-02T11:00:20", settler)
+    assert {} == places.counted(scene.store, NAME)
+    assert [] == scene.rows("SELECT * FROM erasing")
 
 
 def test_erasure_is_done_only_when_no_total_has_come_back(
