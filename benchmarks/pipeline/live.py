@@ -45,7 +45,7 @@ class _Watch:
         self.page_s: list[float] = []
         #: Pages that said that the record answers too slowly: they wait for it a second or two, not longer.
         self.refused = 0
-        #: From the start of the copies' process until each of them was in the live totals and on record.
+        #: From about the start of the copies' process until each of them was in the live totals and on record.
         self.first_seen_s: float | None = None
         self._stack = stack
         self._load = load
